@@ -1,0 +1,80 @@
+"""The cryptography package: what a Python program gets from AES.
+
+The loop is C-level iteration over `update_into`. Below about 1 KiB a figure is mostly the 0.2 microseconds of a call
+through the binding, not AES: true for a Python program, but nothing to compare CPUs by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.worker.answers import IV, KEY
+from aes_exporter.worker.engines import EngineError
+from aes_exporter.worker.engines.libcrypto import CPU_INFO, library_name
+from aes_exporter.worker.mapped import mapped_library
+from aes_exporter.worker.messages import Slice
+
+try:
+    from cryptography.hazmat.bindings import _rust
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+except Exception as error:  # whatever a broken installation raises, pyo3's panics among it
+    raise EngineError(Reason.ENGINE_UNAVAILABLE, f"cannot import the cryptography package: {error}") from error
+
+_PADDING = 15  # update_into asks for this much room behind the data
+
+
+class Pyca:
+    """The cryptography engine."""
+
+    def __init__(self) -> None:
+        from cryptography.hazmat.backends.openssl.backend import backend  # noqa: PLC0415
+
+        self._version = str(backend.openssl_version_text())
+
+    @property
+    def library(self) -> Library:
+        return Library(name=library_name(self._version), file=mapped_library("libcrypto") or str(_rust.__file__))
+
+    @property
+    def capabilities(self) -> str:
+        """The private binding is the only way to ask, so every answer but a text means that it does not tell."""
+        try:
+            from cryptography.hazmat.bindings.openssl.binding import Binding  # noqa: PLC0415
+
+            text = Binding.ffi.string(Binding.lib.OpenSSL_version(CPU_INFO)).decode(errors="replace")
+        except Exception:
+            return ""
+        return text if "cap=" in text else ""
+
+    def operation(self, cell: Cell) -> _Operation:
+        mode: Any = modes.CBC(IV) if cell.algorithm == "aes-128-cbc" else modes.ECB()  # noqa: S305 (measured, not used)
+        cipher = Cipher(algorithms.AES(KEY), mode)
+        context = cipher.encryptor() if cell.operation == "encrypt" else cipher.decryptor()
+        return _Operation(context.update_into, cell.block_size)
+
+
+class _Operation:
+    """One cipher context with its buffers, allocated once."""
+
+    def __init__(self, update_into: Callable[[bytes, bytearray], int], block_size: int) -> None:
+        self._update_into = update_into
+        self._source = bytes(block_size)
+        self._target = bytearray(block_size + _PADDING)
+
+    def once(self, data: bytes) -> bytes:
+        return bytes(self._target[: self._update_into(data, self._target)])
+
+    def slice(self, warm_up: int, calls: int) -> Slice:
+        self._repeat(warm_up)
+        cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
+        self._repeat(calls)
+        end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
+        return Slice(calls=calls, wall_ns=max(1, end - start), cpu_ns=max(0, cpu_end - cpu_start))
+
+    def _repeat(self, calls: int) -> None:
+        deque(map(self._update_into, repeat(self._source, calls), repeat(self._target)), maxlen=0)

@@ -1,0 +1,31 @@
+"""Which files this process really has mapped, by /proc/self/maps; "" where the system does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_MAPS = Path("/proc/self/maps")
+
+
+def mapped_file(address: int, maps: Path = _MAPS) -> str:
+    """Return the path of the file mapped at an address."""
+    return next((file for start, end, file in _mappings(maps) if start <= address < end), "")
+
+
+def mapped_library(name: str, maps: Path = _MAPS) -> str:
+    """Return the path of the first mapped file whose own name begins with `name`."""
+    return next((file for _, _, file in _mappings(maps) if file.rpartition("/")[2].startswith(name)), "")
+
+
+def _mappings(maps: Path) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and file of each mapping that has a file."""
+    try:
+        lines = maps.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split(None, 5)  # bounds, permissions, offset, device, inode, path
+        if len(fields) == 6:
+            start, _, end = fields[0].partition("-")
+            yield int(start, 16), int(end, 16), fields[5]

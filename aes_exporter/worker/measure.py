@@ -1,0 +1,34 @@
+"""Calibrate a cell and take its slices. Pure: an Operation does the calls and reads the clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aes_exporter.worker.engines import Operation
+from aes_exporter.worker.messages import Slice
+
+WARM_UP_SHARE = 16
+"""A sixteenth of a slice's calls precede it untimed: enough to bring code and buffer back into the caches."""
+
+
+def calibrate(operation: Operation, slice_ns: int) -> int:
+    """Return how many calls take about `slice_ns` nanoseconds, at least one.
+
+    The number doubles until a burst takes an eighth of a slice, long enough for the clock; the shortest of three such
+    bursts then decides, since a disturbed one would make all slices of the cell too short.
+    """
+    calls = 1
+    while (elapsed := operation.slice(0, calls).wall_ns) < slice_ns / 8:
+        calls *= 2
+    elapsed = min(elapsed, *(operation.slice(0, calls).wall_ns for _ in range(2)))
+    return max(1, round(calls * slice_ns / elapsed))
+
+
+def take_turn(operations: Sequence[Operation], calls: Sequence[int], first: int) -> list[Slice]:
+    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`."""
+    count = len(operations)
+    slices = {
+        index: operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])
+        for index in ((first + step) % count for step in range(count))
+    }
+    return [slices[index] for index in range(count)]

@@ -1,0 +1,129 @@
+"""The lines between daemon and worker: everything goes over whole, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.worker import messages
+from aes_exporter.worker.messages import Hello, Message, MessageError, Ready, Refusal, Setup, Slice, Slices, Turn
+
+CELL = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=16)
+SETUP = Setup(version="1.2.3", engine="libcrypto", libcrypto=None, cells=(CELL,), slice_ns=250_000, nice=-5, cpu=3)
+READY = Ready(library=Library(name="OpenSSL 3.0.19", file="/lib/ä"), capabilities="", cpu=None, notes=("no",))
+SLICES = Slices(slices=(Slice(calls=1, wall_ns=2, cpu_ns=0),))
+
+
+def turn(line: bytes) -> Turn:
+    return messages.turn(line, cells=8)
+
+
+def slices(line: bytes) -> Slices | Refusal:
+    return messages.slices(line, cells=1)
+
+
+DECODERS: list[Callable[[bytes], Message]] = [messages.hello, messages.setup, messages.ready, turn, slices]
+
+
+@pytest.mark.parametrize(
+    ("message", "decode"),
+    [
+        (Hello(version="1"), messages.hello),
+        (SETUP, messages.setup),
+        (READY, messages.ready),
+        (Refusal(reason=Reason.WRONG_ANSWER, detail="x"), messages.ready),
+        (Refusal(reason=Reason.WRONG_ANSWER, detail="x"), slices),
+        (Turn(first=7), turn),
+        (SLICES, slices),
+    ],
+)
+def test_a_message_comes_back_as_it_was_sent(message: Message, decode: Callable[[bytes], Message]) -> None:
+    """What one side encodes on one line the other side decodes to the same record."""
+    line = messages.encode(message)
+
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+def altered(message: Message, **changes: Any) -> bytes:
+    fields = json.loads(messages.encode(message))
+    return json.dumps({**fields, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "decode", "complaint"),
+    [
+        (b"", messages.hello, "not a JSON object: ''"),
+        (b"\xff\x00garbage", messages.hello, r"not a JSON object: '\ufffd\x00garbage'"),
+        (b"[1]", messages.hello, "not a JSON object: '[1]'"),
+        (b"[" * 100_000, messages.hello, "not a JSON object: '" + "[" * 60 + "'"),
+        (b'{"version":1}', messages.hello, "no text of at most 4096 characters in version"),
+        (altered(SETUP, cells=3), messages.setup, "no list in cells"),
+        (altered(SETUP, cells=[3]), messages.setup, "no object in cells"),
+        (altered(SETUP, nice=1.0), messages.setup, "no whole number of at least -20 in nice"),
+        (altered(SETUP, cpu=True), messages.setup, "no whole number of at least 0 in cpu"),
+        (
+            altered(SETUP, cells=[{"algorithm": "rot13", "operation": "encrypt", "block_size": 16}]),
+            messages.setup,
+            "an unknown Cell(algorithm='rot13', operation='encrypt', block_size=16)",
+        ),
+        (altered(READY, library=None), messages.ready, "no object in library"),
+        (altered(READY, capabilities="x" * 5000), messages.ready, "no text of at most 4096 characters in capabilities"),
+        (b'{"reason":"tired","detail":""}', messages.ready, "an unknown reason tired"),
+        (b'{"first":8}', turn, "no cell 8 among 8"),
+        (b'{"first":-1}', turn, "no whole number of at least 0 in first"),
+        (b'{"slices":[]}', slices, "0 slices for 1 cells"),
+        (
+            altered(SLICES, slices=[{"calls": 1, "wall_ns": 0, "cpu_ns": 0}]),
+            slices,
+            "no whole number of at least 1 in wall_ns",
+        ),
+        (
+            altered(SLICES, slices=[{"calls": 0, "wall_ns": 1, "cpu_ns": 0}]),
+            slices,
+            "no whole number of at least 1 in calls",
+        ),
+        (
+            altered(SLICES, slices=[{"calls": 1, "wall_ns": 1, "cpu_ns": -1}]),
+            slices,
+            "no whole number of at least 0 in cpu_ns",
+        ),
+    ],
+)
+def test_anything_else_is_refused_in_words(line: bytes, decode: Callable[[bytes], Message], complaint: str) -> None:
+    """A line of another shape is a MessageError that says what is wrong with it."""
+    with pytest.raises(MessageError) as refusal:
+        decode(line)
+
+    assert str(refusal.value) == complaint
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+fields = st.dictionaries(
+    st.sampled_from(["version", "engine", "cells", "cpu", "nice", "library", "notes", "reason", "slices", "first"]),
+    json_values,
+)
+
+
+@given(
+    line=st.binary(max_size=200)
+    | json_values.map(lambda value: json.dumps(value).encode())
+    | fields.map(lambda value: json.dumps(value).encode())
+)
+def test_no_line_raises_anything_but_a_message_error(line: bytes) -> None:
+    """Whatever stands in a line, decoding it gives a record or a MessageError."""
+    for decode in DECODERS:
+        with suppress(MessageError):
+            decode(line)
