@@ -1,0 +1,108 @@
+"""What a run makes of a worker's words and slices."""
+
+from __future__ import annotations
+
+import pytest
+
+from aes_exporter import verdict
+from aes_exporter.model import (
+    Cell,
+    Exemption,
+    Failure,
+    Figure,
+    Host,
+    Lane,
+    Library,
+    Measurement,
+    NotApplicable,
+    Outcome,
+    Reason,
+)
+from aes_exporter.worker.messages import Slice
+
+HARDWARE = Lane(engine="libcrypto", path="hardware")
+SOFTWARE = Lane(engine="libcrypto", path="software")
+WITH_AES, WITHOUT_AES = (1 << 57,), (0,)
+
+
+def host(*flags: str) -> Host:
+    return Host(architecture="x86_64", flags=frozenset(flags))
+
+
+@pytest.mark.parametrize(
+    ("lane", "words", "flags", "objection"),
+    [
+        (HARDWARE, WITH_AES, ("aes",), None),
+        (HARDWARE, WITHOUT_AES, ("aes",), NotApplicable(reason=Exemption.NO_HARDWARE)),
+        (HARDWARE, None, ("aes",), None),
+        (HARDWARE, None, (), NotApplicable(reason=Exemption.NO_HARDWARE)),
+        (SOFTWARE, WITHOUT_AES, ("aes",), None),
+        (SOFTWARE, None, ("aes",), None),
+        (
+            SOFTWARE,
+            WITH_AES,
+            ("aes",),
+            Failure(
+                reason=Reason.MASK_INEFFECTIVE,
+                detail="the library still shows AES instructions under the mask: 0x200000000000000",
+            ),
+        ),
+    ],
+)
+def test_words_admit_a_lane_or_say_why_not(
+    lane: Lane, words: tuple[int, ...] | None, flags: tuple[str, ...], objection: Outcome | None
+) -> None:
+    """A lane is measured only if its library's words, as far as they can be read, are what its path asks for."""
+    assert verdict.admission(lane, words, host(*flags)) == objection
+
+
+def test_best_and_median_are_per_cell() -> None:
+    """The shortest slice of a cell is its best and the middle one its median, in bytes per second."""
+    cells = [Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=size) for size in (16, 1024)]
+    rounds = [
+        (Slice(calls=10, wall_ns=1000 * wall, cpu_ns=0), Slice(calls=2, wall_ns=500 * wall, cpu_ns=0))
+        for wall in (4, 1, 2)
+    ]
+
+    assert verdict.figures(cells, rounds) == (
+        Figure(cell=cells[0], best=160e6, median=80e6),
+        Figure(cell=cells[1], best=4096e6, median=2048e6),
+    )
+
+
+def measured(*throughputs: tuple[int, float]) -> Measurement:
+    figures = tuple(
+        Figure(cell=Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=size), best=best, median=best)
+        for size, best in throughputs
+    )
+    return Measurement(library=Library(name="BoringSSL"), cpu_flags=(), figures=figures)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "detail"),
+    [
+        (measured((16, 1.0), (1024, 1.6), (8192, 1.6)), None),
+        (
+            measured((16, 9.0), (1024, 1.4), (8192, 1.4)),
+            "the hardware path is only 1.40 times as fast at 1024 bytes and more",
+        ),
+        (measured((16, 9.0), (1024, 1.0), (8192, 9.0), (16384, 9.0)), None),
+        (measured((16, 9.0)), "which was not measured"),
+        (Failure(reason=Reason.CRASH, detail=""), "which was not measured"),
+        (NotApplicable(reason=Exemption.NO_HARDWARE), None),
+        (None, "which was not measured"),
+    ],
+)
+def test_a_mask_that_words_cannot_prove_is_proven_by_its_ratio(hardware: Outcome | None, detail: str | None) -> None:
+    """Without words, hardware must be 1.5 times masked software in the median cell of 1024 bytes and more."""
+    masked = measured((16, 1.0), (1024, 1.0), (8192, 1.0), (16384, 1.0))
+    outcomes: dict[Lane, Outcome] = {SOFTWARE: masked, **({HARDWARE: hardware} if hardware else {})}
+
+    failure = verdict.unproven(SOFTWARE, masked, outcomes)
+
+    if detail is None:
+        assert failure is None
+    else:
+        assert failure is not None
+        assert failure.reason is Reason.MASK_INEFFECTIVE
+        assert failure.detail.endswith(detail)
