@@ -1,0 +1,46 @@
+"""`python -m tests.refresh` rewrites every file that is generated from the code: the goldens and docs/metrics.md.
+
+The tests compare the same files with the same functions, so a change of them is seen in review.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from unittest.mock import patch
+
+from prometheus_client import generate_latest
+
+from aes_exporter import metrics, report
+from tests.snapshots import HOST, RUN, RUN_PARTLY_FAILED, SNAPSHOT
+
+_ROOT = Path(__file__).parent.parent
+GOLDEN = _ROOT / "tests" / "golden"
+
+GENERATED: Mapping[Path, Callable[[], bytes]] = {
+    _ROOT / "docs" / "metrics.md": lambda: metrics.document().encode(),
+    GOLDEN / "metrics.prom": lambda: generate_latest(metrics.SnapshotCollector(lambda: SNAPSHOT)),
+    GOLDEN / "bench.prom": lambda: metrics.textfile(HOST, RUN),
+    GOLDEN / "bench.txt": lambda: report.table(HOST, RUN).encode(),
+    GOLDEN / "bench.json": lambda: report.json_text(HOST, RUN).encode(),
+    GOLDEN / "bench.csv": lambda: report.csv_text(HOST, RUN).encode(),
+    GOLDEN / "bench-partly-failed.txt": lambda: report.table(HOST, RUN_PARTLY_FAILED).encode(),
+    GOLDEN / "bench-partly-failed.json": lambda: report.json_text(HOST, RUN_PARTLY_FAILED).encode(),
+}
+"""Each generated file and the function that returns its content."""
+
+
+def generate(path: Path) -> bytes:
+    """Return what the file should hold, the versions in it fixed so that neither a release nor a Python changes it."""
+    with (
+        patch.object(metrics, "__version__", "1.2.3"),
+        patch.object(report, "__version__", "1.2.3"),
+        patch.object(platform, "python_version", lambda: "3.11.0"),
+    ):
+        return GENERATED[path]()
+
+
+if __name__ == "__main__":
+    for generated in GENERATED:
+        generated.write_bytes(generate(generated))
