@@ -1,0 +1,351 @@
+"""The web side: listening sockets, the ASGI application, and the server that keeps answering whatever clients do.
+
+In: a registry, two yes-or-no functions, a page. Out: HTTP. It starts no measurement, knows no metric, and handles no
+signal. A scrape is rendered in the event loop, from what the registry holds at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
+from typing import Any
+from urllib.parse import parse_qs
+
+import h11
+import uvicorn
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Scope
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from aes_exporter.notation import Address
+
+_log = logging.getLogger(__name__)
+
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+_QUEUE = 1024  # connections that the kernel keeps until they are accepted
+_MOUTHFUL = 16 * 1024  # bytes given to h11 at once, which is also what it accepts of an unfinished request
+_RESET = struct.pack("ii", 1, 0)  # linger, for no time
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message is one line that names it."""
+
+
+def listen(addresses: Sequence[Address]) -> list[socket.socket]:
+    """Return bound, listening sockets: one for each address, or as many as a host name resolves to.
+
+    Raises ListenError, with no socket left open, if one of the addresses cannot be had.
+    """
+    with ExitStack() as stack:
+        sockets = []
+        for address in addresses:
+            try:
+                sockets += [stack.enter_context(sock) for sock in _bind(address)]
+            except (OSError, UnicodeError) as error:
+                raise ListenError(f"cannot listen on {address}: {_reason(error)}") from error
+        stack.pop_all()
+    return sockets
+
+
+def _bind(address: Address) -> Iterator[socket.socket]:
+    if address.host in ("", "::") and socket.has_dualstack_ipv6():
+        yield socket.create_server(("::", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return
+    if not address.host:
+        _log.warning("no IPv6 on this host, listening on IPv4 only", extra={"address": str(address)})
+    found = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)
+    targets = list(dict.fromkeys((family, target[:2]) for family, _, _, _, target in found))
+    for family, target in targets:
+        try:
+            yield socket.create_server((str(target[0]), int(target[1])), family=family)
+        except OSError as error:
+            # Container images often map localhost to ::1 too where there is no IPv6.
+            if len(targets) == 1 or family != socket.AF_INET6 or error.errno not in _NO_IPV6:
+                raise
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason alone: Python puts the address into the text of some errors."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        return os.strerror(error.errno)
+    return str(getattr(error, "strerror", error))
+
+
+class _Exact(Route):
+    """A route for one path and no other: a pattern of Starlette's also matches the path with a line break after it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return super().matches(scope) if scope["path"] == self.path else (Match.NONE, {})
+
+
+def application(
+    *,
+    registry: CollectorRegistry,
+    telemetry_path: str,
+    healthy: Callable[[], bool],
+    ready: Callable[[], bool],
+    page: Callable[[], str],
+) -> Starlette:
+    """Return the ASGI application: the registry at `telemetry_path`, `page()` at /, and the two health paths.
+
+    Whatever fails while it answers is a 500 for that request, logged once for each type of error.
+    """
+    logged: set[type[Exception]] = set()
+    rendering = asyncio.Lock()
+
+    async def metrics(request: Request) -> Response:
+        async with rendering:
+            await asyncio.sleep(0)  # one in a turn of the loop, so that a crowd of scrapes holds up nothing else
+            return _exposition(registry, request)
+
+    async def landing(_: Request) -> Response:
+        return HTMLResponse(page(), headers=_PAGE_HEADERS)
+
+    async def health(_: Request) -> Response:
+        return _verdict(healthy(), "healthy", "not healthy: no run ended within three intervals")
+
+    async def readiness(_: Request) -> Response:
+        return _verdict(ready(), "ready", "not ready: the first run has not ended")
+
+    async def failed(_: Request, error: Exception) -> Response:
+        if type(error) not in logged:
+            logged.add(type(error))
+            _log.error("request failed; further errors of this type are not logged", exc_info=error)
+        return PlainTextResponse("internal error, see the log of aes-exporter\n", 500)
+
+    app = Starlette(
+        routes=[
+            _Exact(telemetry_path, metrics),
+            _Exact("/", landing),
+            _Exact("/-/healthy", health),
+            _Exact("/-/ready", readiness),
+        ],
+        exception_handlers={Exception: failed},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _exposition(registry: CollectorRegistry, request: Request) -> Response:
+    """Render the registry in the format, with the compression and for the names that the client asks for."""
+    encoder, content_type = _encoder(",".join(request.headers.getlist("accept")))
+    names = parse_qs(request.scope["query_string"].decode("latin-1")).get("name[]")
+    body = encoder(registry.restricted_registry(names) if names else registry)
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if _accepts_gzip(",".join(request.headers.getlist("accept-encoding"))):
+        body = gzip.compress(body, compresslevel=6, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, headers=headers)
+
+
+def _encoder(accept: str) -> tuple[Callable[[Any], bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # a version such as "1.x", which it cannot compare
+        return choose_encoder("")
+
+
+def _accepts_gzip(accept_encoding: str) -> bool:
+    for item in accept_encoding.lower().split(","):
+        coding, _, parameters = item.partition(";")
+        if coding.strip() == "gzip":
+            name, _, quality = parameters.replace(" ", "").partition("=")
+            return name != "q" or quality.strip("0.") != ""
+    return False
+
+
+def _verdict(good: bool, yes: str, no: str) -> Response:
+    return PlainTextResponse(f"aes-exporter is {yes if good else no}.\n", 200 if good else 503)
+
+
+class _Stage(Enum):
+    """What a connection is waiting for."""
+
+    REQUEST = "the rest of a request"
+    RESPONSE = "the client to take its response"
+    IDLE = "the next request"
+
+
+class _Config(uvicorn.Config):
+    """The settings of uvicorn, and what our connections share: their limits, and the open ones, oldest first."""
+
+    def __init__(self, app: ASGIApp, *, max_connections: int, request_seconds: float, response_seconds: float) -> None:
+        super().__init__(
+            app,
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.CRITICAL,  # below that it warns of every bad request
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=1,
+            # How many connections one turn of the loop accepts. A quarter of the cap, so that a client is read
+            # before a burst of others can push it out.
+            backlog=max(1, max_connections // 4),
+        )
+        self.max_connections = max_connections
+        self.seconds = {_Stage.REQUEST: request_seconds, _Stage.RESPONSE: response_seconds}
+        self.open: dict[_Connection, None] = {}
+
+
+class _Connection(H11Protocol):
+    """uvicorn's HTTP/1.1 protocol with a deadline for every stage, and a cap on the connections open at once."""
+
+    def __init__(
+        self,
+        config: _Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._shared = config
+        self._watched: object = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
+        transport.set_write_buffer_limits(high=0)  # resume_writing() then means that everything was taken
+        super().connection_made(transport)
+        if len(self._shared.open) >= self._shared.max_connections:
+            self._make_room()
+        self._shared.open[self] = None
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # which uvicorn leaves running after an error
+        self._shared.open.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), _MOUTHFUL):
+            if not self.transport.is_closing():
+                super().data_received(data[start : start + _MOUTHFUL])
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()  # nobody here reads a body
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.stage() is _Stage.RESPONSE:
+            self.abort()  # in the middle of a response no other can be sent
+        else:
+            super().send_400_response(msg)
+
+    def abort(self) -> None:
+        """Close at once, without waiting for what was not sent."""
+        self._shared.open.pop(self, None)
+        if self.stage() is _Stage.RESPONSE:  # by a reset, or the kernel would go on offering what it holds for minutes
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+    def _make_room(self) -> None:
+        """Abort the oldest connection without a complete request, or else the oldest of all."""
+        waiting = (connection for connection in self._shared.open if connection.stage() is not _Stage.RESPONSE)
+        next(waiting, next(iter(self._shared.open))).abort()
+
+    def stage(self) -> _Stage:
+        """What this connection is waiting for."""
+        if self.cycle and (not self.cycle.response_complete or self.transport.get_write_buffer_size()):
+            return _Stage.RESPONSE
+        return _Stage.REQUEST if not self.cycle or self.conn.trailing_data[0] else _Stage.IDLE
+
+    def _watch(self) -> None:
+        """Start the deadline of a stage when it is entered; whatever happens within a stage does not extend it."""
+        stage = self.stage()
+        if (stage, self.cycle) == self._watched:
+            return
+        self._watched = (stage, self.cycle)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        seconds = self._shared.seconds.get(stage)  # uvicorn itself minds idle connections
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.abort)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handlers, and without looking ten times a second for the end."""
+
+    def __init__(self, config: _Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+        self.stopping = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(_QUEUE)
+        self.ready.set()
+
+    async def main_loop(self) -> None:
+        while not self.stopping.is_set():
+            await self.on_tick(0)  # renews the Date header
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), 1)
+
+
+class Server:
+    """Serves an ASGI application on sockets from `listen`, until it is told to stop.
+
+    At most `max_connections` are open at once. A connection is closed that has not delivered a complete request
+    `request_seconds` after it was opened or after the first byte of a later request, and one whose client has not
+    taken its response after `response_seconds`. `started` is set once connections are accepted.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, max_connections: int, request_seconds: float = 10.0, response_seconds: float = 10.0
+    ) -> None:
+        self._config = _Config(
+            app, max_connections=max_connections, request_seconds=request_seconds, response_seconds=response_seconds
+        )
+        self._uvicorn = _Uvicorn(self._config)
+        self.started = self._uvicorn.ready
+
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve until `stop`, then give responses under way a second; the sockets are closed in the end."""
+        try:
+            await self._uvicorn.serve(sockets=list(sockets))
+        finally:
+            for connection in list(self._config.open):
+                connection.abort()
+            await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """Let `serve` end; to be called in its event loop."""
+        self._uvicorn.stopping.set()
