@@ -71,9 +71,9 @@ class GridTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no type
 class Schedule:
     """Performs runs, never two at once, and keeps the Snapshot that scrapes render.
 
-    `measure(first)` performs one run; `first` is true for the very first one only. `monotonic` and `wall` return
-    seconds; `phase` returns the share of an interval, 0 <= phase < 1, after which the second run starts. 0 stands for a
-    whole interval.
+    `measure(first)` performs one run; `first` is true for the very first one only. `monotonic` returns seconds and
+    decides everything; `wall` returns Unix time and only dates a run that broke off. `phase` returns the share of an
+    interval, 0 <= phase < 1, after which the second run starts; 0 stands for a whole interval.
     """
 
     def __init__(

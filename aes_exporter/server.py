@@ -75,21 +75,26 @@ def _bind(address: Address) -> Iterator[socket.socket]:
     if not address.host:
         _log.warning("no IPv6 on this host, listening on IPv4 only", extra={"address": str(address)})
     found = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)
-    targets = list(dict.fromkeys((family, target[:2]) for family, _, _, _, target in found))
+    targets = list(dict.fromkeys((family, target) for family, _, _, _, target in found))
+    refused: list[OSError] = []
     for family, target in targets:
         try:
-            yield socket.create_server((str(target[0]), int(target[1])), family=family)
+            yield socket.create_server(target, family=family)
         except OSError as error:
-            # Container images often map localhost to ::1 too where there is no IPv6.
-            if len(targets) == 1 or family != socket.AF_INET6 or error.errno not in _NO_IPV6:
+            if family != socket.AF_INET6 or error.errno not in _NO_IPV6:
                 raise
+            refused.append(error)  # containers without IPv6 often still map localhost to ::1 as well
+    if len(refused) == len(targets):
+        raise refused[0]
+    if refused:
+        _log.warning("no IPv6 on this host, listening on IPv4 only", extra={"address": str(address)})
 
 
 def _reason(error: Exception) -> str:
     """Return the reason alone: Python puts the address into the text of some errors."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
         return os.strerror(error.errno)
-    return str(getattr(error, "strerror", error))
+    return str(getattr(error, "strerror", None) or error)
 
 
 class _Exact(Route):

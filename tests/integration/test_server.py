@@ -349,8 +349,10 @@ class TestListen:
         for sock in sockets:
             sock.close()
 
-    def test_name_with_an_ipv6_address_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A name that also resolves to IPv6 where the host has none is bound at its IPv4 address."""
+    def test_name_with_an_ipv6_address_that_is_not_there(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A name that also resolves to IPv6 where the host has none is bound at its IPv4 address, and that is said."""
         found = [
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0)),
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
@@ -359,6 +361,17 @@ class TestListen:
         [sock] = listen([Address(host="localhost", port=0)])
         with sock:
             assert sock.getsockname()[0] == "127.0.0.1"
+        assert len(caplog.records) == 1
+
+    def test_name_with_no_address_of_this_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A name of which no address can be had is an error, not a server that listens nowhere."""
+        found = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 0, 0, 0))
+            for address in ("2001:db8::1", "2001:db8::2")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+        with pytest.raises(ListenError, match=r"^cannot listen on elsewhere:0: "):
+            listen([Address(host="elsewhere", port=0)])
 
     def test_port_in_use(self) -> None:
         """A port in use is one line naming the address, and the sockets opened before it are closed again."""
