@@ -129,7 +129,7 @@ def _listen(settings: Config) -> int:
 
 async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
     """Measure and serve until a signal comes."""
-    from aes_exporter import host, metrics, rounds, server
+    from aes_exporter import exposition, host, rounds, server
     from aes_exporter.page import page
     from aes_exporter.schedule import Schedule
 
@@ -139,6 +139,7 @@ async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
 
     async def measure(first: bool) -> Run:
         plan = replace(settings.plan, pause_seconds=0.0) if first else settings.plan
+        schedule.replace_host(host.refresh(schedule.snapshot.host))
         try:
             return await rounds.measure(plan, schedule.snapshot.host)
         finally:
@@ -152,7 +153,7 @@ async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
     schedule = Schedule(state, measure)
     web = server.Server(
         server.application(
-            registry=metrics.registry(lambda: schedule.snapshot),
+            registry=exposition.registry(lambda: schedule.snapshot),
             telemetry_path=settings.telemetry_path,
             healthy=schedule.healthy,
             ready=schedule.ready,
@@ -231,8 +232,7 @@ async def _measure_once(settings: Config) -> tuple[Host, Run]:
     from aes_exporter import host, report, rounds
 
     known = host.read()
-    if not known.brand:
-        known = await host.complete(known)
+    known = await host.complete(known)
     with report.progress() as advance:
         return known, await rounds.measure(settings.plan, known, progress=advance)
 
@@ -247,9 +247,9 @@ def _report_failures(run: Run) -> int:
 
 
 def _rendered(form: str, known: Host, run: Run) -> bytes:
-    from aes_exporter import metrics, report
+    from aes_exporter import exposition, report
 
     if form == "prometheus":
-        return metrics.textfile(known, run)
+        return exposition.textfile(known, run)
     text = {"table": report.table, "json": report.json_text, "csv": report.csv_text}[form]
     return text(known, run).encode()

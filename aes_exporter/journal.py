@@ -1,6 +1,6 @@
-"""The log lines about runs: one for each run that ended, one when a lane begins to fail, one when it recovers.
+"""The log lines about runs: one for each run that ended, and one for each lane or engine whose state changed with it.
 
-The runs before and after in, lines out; what they look like is the business of logs.py.
+The snapshots before and after in, lines out; what they look like is the business of logs.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from aes_exporter.model import Cell, Run
+from aes_exporter.explanation import explain
+from aes_exporter.model import Cell, Run, Snapshot
+from aes_exporter.state import State, states
 
 _log = logging.getLogger(__name__)
 
@@ -16,9 +18,16 @@ HEADLINE = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=8192)
 """The cell that stands for a lane where there is room for one figure."""
 
 
-def report(previous: Run | None, run: Run) -> None:
-    """Log that a run ended, with all that one line can say of it, and each lane whose state changed with it."""
-    _log.info("run ended", extra=dict(_facts(run)))
+def report(before: Snapshot, after: Snapshot) -> None:
+    """Log that the run in `after` ended, with all that one line can say of it, and what changed since `before`."""
+    if after.run is None:
+        return
+    _log.info("run ended", extra=dict(_facts(after.run)))
+    _report_failures(before.run, after.run)
+    _report_states(before, after, after.run)
+
+
+def _report_failures(previous: Run | None, run: Run) -> None:
     before = dict(previous.failures()) if previous else {}
     failures = dict(run.failures())
     for lane, failure in failures.items():
@@ -27,6 +36,16 @@ def report(previous: Run | None, run: Run) -> None:
             _log.warning("lane failed", extra={"engine": lane.engine, "path": lane.path, **facts})
     for lane in before.keys() - failures.keys():
         _log.info("lane recovered", extra={"engine": lane.engine, "path": lane.path})
+
+
+def _report_states(before: Snapshot, after: Snapshot, run: Run) -> None:
+    known = states(before.run, before.host) if before.run else {}
+    for engine, state in states(run, after.host).items():
+        if state is not known.get(engine):
+            explanation = explain(state, engine, run, after.host)
+            level = logging.INFO if state is State.ACCELERATED else logging.WARNING
+            facts = {"engine": engine, "state": state.value, "advice": explanation.advice}
+            _log.log(level, explanation.summary, extra=facts)
 
 
 def _facts(run: Run) -> Iterator[tuple[str, object]]:

@@ -1,18 +1,14 @@
-"""The metric families: a Snapshot comes in; samples, their exposition and docs/metrics.md go out.
+"""The metric families: a Snapshot comes in, samples go out.
 
-The only file that knows a metric name. Each family is declared once, in `PARTS`, and all else follows from that table.
-Nothing here measures, waits or remembers, so a scrape is cheap and cannot fail.
+The only file that knows a metric name. Each family is declared once, in `PARTS`, and all else follows from that table,
+docs/metrics.md included. Nothing here measures, waits or remembers, so a scrape is cheap and cannot fail.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from aes_exporter import __version__
 from aes_exporter.capabilities import ARCHITECTURES, Architecture
@@ -23,16 +19,15 @@ from aes_exporter.model import (
     MASKED_PATHS,
     OPERATIONS,
     Figure,
-    Host,
     Measurement,
     NotApplicable,
     Reason,
     Run,
     Snapshot,
 )
+from aes_exporter.state import State, states
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
-Metric = CounterMetricFamily | GaugeMetricFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +47,6 @@ class Family:
     def type(self) -> str:
         """The type, which the name tells: counters, and only they, end in `_total`."""
         return "counter" if self.name.endswith("_total") else "gauge"
-
-    def metric(self, samples: Samples = ()) -> Metric:
-        """Return the family with `samples`; those of equal labels become one."""
-        kind = CounterMetricFamily if self.type == "counter" else GaugeMetricFamily
-        metric = kind(self.name, self.help, labels=self.labels)
-        for labels, value in {tuple(map(_encodable, labels)): value for labels, value in samples}.items():
-            metric.add_metric(labels, value)
-        return metric
-
-
-def _encodable(value: str) -> str:
-    """Return a label value that UTF-8 can carry: a lone surrogate from a file name would fail the whole scrape."""
-    return value if value.isascii() else value.encode(errors="backslashreplace").decode()
 
 
 def _one(value: float | None) -> Samples:
@@ -93,6 +75,39 @@ def _speedups(run: Run) -> Samples:
         cell, flags = speedup.cell, ",".join(speedup.cpu_flags)
         labels = (speedup.engine, cell.algorithm, cell.operation, str(cell.block_size), flags, speedup.baseline)
         yield labels, speedup.ratio
+
+
+def _cycles(run: Run) -> Samples:
+    for lane, measurement in run.measured():
+        for figure in measurement.figures:
+            cycles = run.cycles_per_byte(lane, figure)
+            if cycles is not None:
+                cell = figure.cell
+                yield (cell.algorithm, cell.operation, lane.path, str(cell.block_size)), cycles
+
+
+def _limits(run: Run) -> Samples:
+    for limit in run.silicon.limits if run.silicon else ():
+        yield (limit.algorithm, limit.operation, limit.instructions), limit.bytes_per_second
+
+
+def _implementations(run: Run) -> Samples:
+    for lane, measurement in run.measured():
+        for figure in measurement.figures:
+            cell = figure.cell
+            yield (lane.engine, cell.algorithm, cell.operation, lane.path, figure.implementation), 1
+
+
+def _contention(run: Run) -> Samples:
+    for lane, measurement in run.measured():
+        if measurement.contention_ratio is not None:
+            yield (lane.engine, lane.path), measurement.contention_ratio
+
+
+def _states(snapshot: Snapshot) -> Samples:
+    for engine, found in states(snapshot.run, snapshot.host).items() if snapshot.run else ():
+        for state in State:
+            yield (engine, state), state is found
 
 
 def _engines(run: Run) -> Samples:
@@ -162,6 +177,25 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
             _speedups,
             ("engine", "algorithm", "operation", "block_size", "cpu_flags", "baseline"),
         ),
+        _last_run(
+            "aes_cycles_per_byte",
+            "Core cycles per byte in the shortest time slice, by the clock measured in the same run; engine libcrypto.",
+            _cycles,
+            ("algorithm", "operation", "path", "block_size"),
+        ),
+        _last_run(
+            "aes_silicon_limit_bytes_per_second",
+            "What this CPU's AES instructions allow at the clock of the run, in bytes per second: measured by chains "
+            "of them, without a library.",
+            _limits,
+            ("algorithm", "operation", "instructions"),
+        ),
+        _last_run(
+            "aes_implementation_info",
+            "Code that the library ran for at least one block size, always 1.",
+            _implementations,
+            ("engine", "algorithm", "operation", "path", "implementation"),
+        ),
     ),
     "The host": (
         Family(
@@ -176,6 +210,17 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
             "Driver that the kernel would use for an algorithm, by /proc/crypto, always 1.",
             _kernel_drivers,
             ("algorithm", "driver", "accelerated"),
+        ),
+        Family(
+            "aes_hardware_state",
+            "1 for what became of the AES instructions of this host, as this engine finds them. Cached; last run.",
+            _states,
+            ("engine", "state"),
+        ),
+        _last_run(
+            "aes_core_frequency_hertz",
+            "Core clock during the run, in hertz, measured by a chain of additions.",
+            lambda run: _one(run.silicon.core_hertz if run.silicon else None),
         ),
         _last_run(
             "aes_engine_info",
@@ -241,6 +286,29 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
             "Number of the CPU that the run was pinned to; absent if it was not pinned.",
             lambda run: _one(run.cpu),
         ),
+        _last_run(
+            "aes_exporter_contention_ratio",
+            "Share of the slices' wall time in which the worker was on no CPU, 0 to 1: high on a busy host or under a "
+            "quota.",
+            _contention,
+            ("engine", "path"),
+        ),
+        _last_run(
+            "aes_exporter_quiet_rounds_ratio",
+            "Share of rounds in which the core clock read within 0.3 % of its best, 0 to 1: low means a busy sibling "
+            "thread or a moving clock.",
+            lambda run: _one(run.silicon.quiet_ratio if run.silicon else None),
+        ),
+        _last_run(
+            "aes_exporter_steal_ratio",
+            "Share of this host's CPU time that its hypervisor took during the run, 0 to 1; absent where unknown.",
+            lambda run: _one(run.steal_ratio),
+        ),
+        _last_run(
+            "aes_exporter_throttled_periods",
+            "Periods of the run in which a CPU quota stopped this process; absent where unknown.",
+            lambda run: _one(run.throttled_periods),
+        ),
         Family(
             "aes_exporter_interval_seconds",
             "Configured time from the start of one run to the start of the next, in seconds.",
@@ -258,44 +326,6 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
 FAMILIES = tuple(family for part in PARTS.values() for family in part)
 
 
-class SnapshotCollector(Collector):
-    """Shows whatever Snapshot `snapshot` returns at the moment of a scrape, and only that one during it."""
-
-    def __init__(self, snapshot: Callable[[], Snapshot], families: Iterable[Family] = FAMILIES) -> None:
-        self._snapshot = snapshot
-        self._families = tuple(families)
-
-    def describe(self) -> Iterator[Metric]:
-        """Yield every family without samples, so that registering does not have to collect."""
-        return (family.metric() for family in self._families)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the families that have samples."""
-        snapshot = self._snapshot()
-        metrics = (family.metric(family.samples(snapshot)) for family in self._families)
-        return (metric for metric in metrics if metric.samples)
-
-
-def registry(snapshot: Callable[[], Snapshot]) -> CollectorRegistry:
-    """Return what a scrape of the daemon shows: the families of this file, `process_*` and `python_info`."""
-    collectors = CollectorRegistry()
-    collectors.register(SnapshotCollector(snapshot))
-    ProcessCollector(registry=collectors)
-    PlatformCollector(registry=collectors)
-    return collectors
-
-
-def textfile(host: Host, run: Run) -> bytes:
-    """Return one run in the text format, for node_exporter's textfile directory.
-
-    Nothing is in it that only a daemon can say or that node_exporter says of itself: counters would be those of one
-    run, and a second `process_*` would be dropped with a complaint.
-    """
-    snapshot = Snapshot(host=host, lanes=tuple(run.outcomes), interval_seconds=0).ended(run)
-    families = (family for family in FAMILIES if family.textfile and family.type != "counter")
-    return generate_latest(SnapshotCollector(lambda: snapshot, families))
-
-
 def _listed(values: Iterable[object]) -> str:
     return ", ".join(f"`{value}`" for value in values)
 
@@ -309,6 +339,11 @@ _LABELS = {
     "baseline": f"the path that the hardware path is compared with: {_listed(MASKED_PATHS)}",
     "block_size": f"bytes per library call, by default {_listed(BLOCK_SIZES)}",
     "cpu_flags": "the crypto-relevant CPU flags in effect on that path, sorted, comma separated",
+    "instructions": "`aes`: 128 bits at a time; `vaes`: 256 bits, which OpenSSL does not use for these modes",
+    "implementation": "`aesni`, `vpaes`, `bsaes`, `table`, `armv8`, `power8`, ..., `unknown`",
+    "state": "`failed`: not measured; `masked`: a capability variable on this host switches AES off; `hidden`: no flag "
+    "shows the instructions, and they work; `absent`: this CPU has none; `unused`: the library does not use them; "
+    "`accelerated`. The first that holds",
     "accelerated": "whether the driver uses AES instructions: `true`, `false`",
     "reason": _listed(Reason),
 }

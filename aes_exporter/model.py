@@ -92,11 +92,15 @@ class Library:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a cell reached on one lane, in bytes per second: the shortest slice and the median one."""
+    """What a cell reached on one lane, in bytes per second: the shortest slice and the median one.
+
+    `implementation` is the code that the library ran, such as "aesni" or "vpaes".
+    """
 
     cell: Cell
     best: float
     median: float
+    implementation: str = "unknown"
 
     def __post_init__(self) -> None:
         if not 0 < self.median <= self.best:
@@ -105,11 +109,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A lane that was measured, with the crypto-relevant CPU flags in effect on it (sorted)."""
+    """A lane that was measured, with the crypto-relevant CPU flags in effect on it (sorted).
+
+    `contention_ratio` is the share of the slices' wall time in which the worker was on no CPU; None where unknown.
+    """
 
     library: Library
     cpu_flags: tuple[str, ...]
     figures: tuple[Figure, ...]
+    contention_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +150,32 @@ class Speedup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What this CPU's AES instructions allow for an algorithm and operation; `instructions` is "aes" or "vaes"."""
+
+    algorithm: str
+    operation: str
+    instructions: str
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silicon:
+    """What a run found out about the CPU itself: clock, limits, and the share of rounds that were quiet."""
+
+    core_hertz: float
+    quiet_ratio: float
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One finished run. `started` is Unix time, `cpu` the CPU it was pinned to; `cpu_seconds` include the workers'."""
+    """One finished run. `started` is Unix time, `cpu` the CPU it was pinned to; `cpu_seconds` include the workers'.
+
+    `hidden` is whether AES instructions were found to work although no flag shows them, None where nobody looked;
+    `steal_ratio` is the share of the host's CPU time that a hypervisor took, `throttled_periods` how often a CPU quota
+    stopped this process; None where unknown.
+    """
 
     started: float
     duration_seconds: float
@@ -151,6 +183,10 @@ class Run:
     rounds: int
     cpu: int | None
     outcomes: Mapping[Lane, Outcome]
+    silicon: Silicon | None = None
+    hidden: bool | None = None
+    steal_ratio: float | None = None
+    throttled_periods: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcomes", MappingProxyType(dict(self.outcomes)))
@@ -171,6 +207,12 @@ class Run:
     def failed(self) -> bool:
         """Whether the run measured nothing."""
         return not any(True for _ in self.measured())
+
+    def cycles_per_byte(self, lane: Lane, figure: Figure) -> float | None:
+        """Return core cycles per byte by the clock of this run; for the engine libcrypto only."""
+        if self.silicon is None or lane.engine != "libcrypto":
+            return None
+        return self.silicon.core_hertz / figure.best
 
     def speedups(self) -> Iterator[Speedup]:
         """Yield best hardware over best masked throughput for each engine, masked path and cell that has both."""
@@ -201,6 +243,15 @@ class KernelDriver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """A setting that switches AES off for programs that get it: a file or an environment, the variable, its value."""
+
+    place: str
+    variable: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """Identity of the CPU, "" where unknown. `flags` are the crypto-relevant ones present; None where nobody knows."""
 
@@ -213,6 +264,7 @@ class Host:
     stepping: str = ""
     hypervisor: str = ""
     kernel_drivers: tuple[KernelDriver, ...] = ()
+    masks: tuple[Mask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

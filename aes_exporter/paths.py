@@ -13,23 +13,52 @@ from aes_exporter.model import MASKED_PATHS, Exemption
 
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LD_LIBRARY_PATH")
 
-# Each word that is left out would be zeroed, hence the trailing "~0"s; older versions ignore the extra words.
+# On x86 "~" clears the bits of a word and keeps the rest. A word that is left out would be zeroed, hence the trailing
+# "~0"s; older versions ignore those that they do not have.
 _X86_MASKS = {
     "software": "~0x200000200000000:~0:~0:~0:~0",  # bits 57 and 33: AES-NI and PCLMULQDQ
+    "table": "~0x200020200000000:~0:~0:~0:~0",  # and 41: SSSE3
 }
 
+# Elsewhere the value replaces the vector, so it is made from the words that the hardware worker read back.
+_REPLACING: Mapping[str, Mapping[str, int]] = {
+    "aarch64": {"software": 0x24, "table": 0x25},  # AES and PMULL; and NEON
+    "arm": {"software": 0x24, "table": 0x25},
+    "ppc64": {"software": 0x4, "table": 0x6},  # CRYPTO207; and ALTIVEC
+}
 
-def environment(path: str, machine: str, inherited: Mapping[str, str]) -> dict[str, str] | Exemption:
+# What is set where a hypervisor hides AES instructions that work.
+_FORCED = {"x86_64": 1 << 57 | 1 << 33, "x86": 1 << 57 | 1 << 33, "aarch64": 0x24}
+
+
+def environment(
+    path: str, machine: str, inherited: Mapping[str, str], words: tuple[int, ...] | None = None
+) -> dict[str, str] | Exemption:
     """Return the whole environment of a worker on `path`, or why there is no such path on architecture `machine`.
 
     It is an allow-list: no capability variable and no Python setting of the daemon's own environment gets through.
+    `words` are those of the engine's hardware worker, None where they could not be read.
     """
     child = {name: inherited[name] for name in _INHERITED if name in inherited}
     if path == "hardware":
         return child
-    if path in _X86_MASKS and machine in ("x86_64", "x86"):
-        return {**child, "OPENSSL_ia32cap": _X86_MASKS[path]}
-    return Exemption.MASK_UNSUPPORTED
+    value = _value(path, machine, words)
+    return (
+        Exemption.MASK_UNSUPPORTED if value is None else {**child, capabilities.ARCHITECTURES[machine].variable: value}
+    )
+
+
+def _value(path: str, machine: str, words: tuple[int, ...] | None) -> str | None:
+    """Return what a path sets the capability variable to, None where that is not known."""
+    if machine in ("x86_64", "x86") and path in _X86_MASKS:
+        return _X86_MASKS[path]
+    if words is None:
+        return None
+    if path == "forced" and machine in _FORCED:
+        return ":".join(f"{word:#x}" for word in (words[0] | _FORCED[machine], *words[1:]))
+    if path in _REPLACING.get(machine, {}):
+        return f"{words[0] & ~_REPLACING[machine][path]:#x}"
+    return None
 
 
 def cpu_flags(
@@ -41,7 +70,7 @@ def cpu_flags(
     """
     if words is not None:
         return tuple(sorted(capabilities.flags_of(words, machine)))
-    masked = {"aes", "pclmulqdq"} if path in MASKED_PATHS else set()
+    masked = {"software": {"aes", "pclmulqdq"}, "table": {"aes", "pclmulqdq", "ssse3"}}.get(path, set())
     return tuple(sorted((host_flags or frozenset()) - masked))
 
 

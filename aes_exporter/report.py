@@ -26,6 +26,7 @@ from rich.table import Column, Table
 
 from aes_exporter import __version__
 from aes_exporter.model import Cell, Exemption, Failure, Host, Lane, Library, NotApplicable, Reason, Run, Speedup
+from aes_exporter.state import states
 
 _SIZES_SIDE_BY_SIDE = 6
 
@@ -43,6 +44,8 @@ _WORDS: Mapping[Reason | Exemption, str] = {
     Exemption.MASK_UNSUPPORTED: "AES instructions cannot be masked on this architecture",
     Exemption.NOT_HIDDEN: "no AES instructions are hidden here",
 }
+
+_RUN = ("started", "duration_seconds", "cpu_seconds", "rounds", "cpu", "steal_ratio", "throttled_periods")
 
 _COLUMNS = (
     "engine",
@@ -171,14 +174,15 @@ def _grid(title: str, groups: Mapping[str, Mapping[str, Mapping[int, str]]], siz
 
 def json_text(host: Host, run: Run) -> str:
     """Return the run as one JSON object of schema 1; what is unknown is null, and NaN is refused with ValueError."""
+    silicon = run.silicon
     report = {
         "schema": 1,
         "version": __version__,
-        "run": {name: getattr(run, name) for name in ("started", "duration_seconds", "cpu_seconds", "rounds", "cpu")},
-        "host": _identity(host),
+        "run": {name: getattr(run, name) for name in _RUN} | {"quiet_rounds_ratio": silicon and silicon.quiet_ratio},
+        "host": {**_identity(host), "hardware_state": states(run, host)},
         "engines": [{"engine": engine, **_engine(library)} for engine, library in _libraries(run)],
-        "core_frequency_hertz": None,
-        "limits": [],
+        "core_frequency_hertz": silicon and silicon.core_hertz,
+        "limits": [asdict(limit) for limit in silicon.limits] if silicon else [],
         "results": [dict(zip(_COLUMNS, result, strict=True)) for result in _results(run)],
         "speedups": [_speedup(speedup) for speedup in run.speedups()],
         "failures": [
@@ -196,7 +200,7 @@ def json_text(host: Host, run: Run) -> str:
 
 def _identity(host: Host) -> dict[str, object]:
     facts = {name: None if value == "" else value for name, value in asdict(host).items()}
-    return {**facts, "flags": None if host.flags is None else sorted(host.flags), "hardware_state": None}
+    return {**facts, "flags": None if host.flags is None else sorted(host.flags)}
 
 
 def _engine(library: Library) -> dict[str, object]:
@@ -228,7 +232,9 @@ def _results(run: Run) -> Iterator[tuple[object, ...]]:
         for figure in measurement.figures:
             cell = figure.cell
             where = (lane.engine, cell.algorithm, cell.operation, lane.path, cell.block_size)
-            yield (*where, figure.best, figure.median, None, None, flags)
+            cycles = run.cycles_per_byte(lane, figure)
+            code = None if figure.implementation == "unknown" else figure.implementation
+            yield (*where, figure.best, figure.median, cycles, code, flags)
 
 
 def write(path: Path, data: bytes) -> None:

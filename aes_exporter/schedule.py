@@ -160,7 +160,7 @@ class Schedule:
 
     async def _perform(self) -> None:
         started, since = self._wall(), self._monotonic()
-        previous = self._snapshot.run
+        before = self._snapshot
         self._snapshot = self._snapshot.begun()
         try:
             run = await self._measure(not self.ready())
@@ -172,7 +172,7 @@ class Schedule:
             self._snapshot = replace(self._snapshot, in_progress=False)
         self._last_end = self._monotonic()
         self._snapshot = self._snapshot.ended(run)
-        journal.report(previous, run)
+        journal.report(before, self._snapshot)
 
     def _broken(self, error: Exception, started: float, duration_seconds: float) -> Run:
         """Return the record of a run of which nothing is known but that it broke off."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aes_exporter import capabilities, paths
 from aes_exporter.model import (
@@ -17,6 +17,8 @@ from aes_exporter.model import (
     NotApplicable,
     Outcome,
     Reason,
+    Run,
+    Silicon,
 )
 from aes_exporter.worker.messages import Slice
 
@@ -25,6 +27,9 @@ PROOF_RATIO = 1.5
 
 PROOF_BLOCK_SIZE = 1024
 """... in the median cell of at least this many bytes a call, where the call's own cost is small beside that of AES."""
+
+HARDWARE_SHARE = 1 / 1.5
+"""A path that reaches this share of the limit of the AES instructions in its median cell uses them."""
 
 
 def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure | NotApplicable | None:
@@ -36,8 +41,13 @@ def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure 
         return None
     if lane.path == "hardware":
         return NotApplicable(reason=Exemption.NO_HARDWARE)
-    detail = f"the library still shows AES instructions under the mask: {':'.join(map(hex, words))}"
-    return Failure(reason=Reason.MASK_INEFFECTIVE, detail=detail)
+    return _ineffective(f"the library still shows AES instructions under the mask: {':'.join(map(hex, words))}")
+
+
+def contention(rounds: Sequence[Sequence[Slice]]) -> float:
+    """Return the share of the slices' wall time in which the worker was on no CPU, 0 to 1."""
+    slices = [each for slices in rounds for each in slices]
+    return max(0.0, 1 - sum(each.cpu_ns for each in slices) / sum(each.wall_ns for each in slices))
 
 
 def figures(cells: Sequence[Cell], rounds: Sequence[Sequence[Slice]]) -> tuple[Figure, ...]:
@@ -52,28 +62,72 @@ def _figure(cell: Cell, throughputs: Sequence[float]) -> Figure:
     return Figure(cell=cell, best=max(throughputs), median=statistics.median(throughputs))
 
 
-def unproven(lane: Lane, masked: Measurement, outcomes: Mapping[Lane, Outcome]) -> Failure | None:
-    """Return why a masked lane whose words cannot be read is not believed; None if the ratio proves its mask."""
+def unmasked(
+    lane: Lane, masked: Measurement, outcomes: Mapping[Lane, Outcome], silicon: Silicon | None, *, proven: bool
+) -> Failure | None:
+    """Return why a masked lane is not believed, None if it is.
+
+    As fast as AES instructions is `mask_ineffective` whatever the words say. Where they do not say (`proven` is false),
+    the mask is proven by the ratio to the hardware path, unless that is slow, too: then there was nothing to mask.
+    """
+    share = share_of_limit(masked, silicon) if lane.engine == "libcrypto" else None
+    if share is not None and share >= HARDWARE_SHARE:
+        return _ineffective(f"it reaches {share:.0%} of what AES instructions allow on this CPU")
     hardware = outcomes.get(Lane(engine=lane.engine, path="hardware"))
-    if isinstance(hardware, NotApplicable):
-        return None  # no AES instructions that a mask could have missed
-    ratios = _ratios(hardware, masked) if isinstance(hardware, Measurement) else []
-    if not ratios:
-        detail = (
+    if proven or isinstance(hardware, NotApplicable):
+        return None
+    ratio = speedup(hardware, masked) if isinstance(hardware, Measurement) else None
+    if not isinstance(hardware, Measurement) or ratio is None:
+        return _ineffective(
             "the library does not tell its capability words, so its mask is proven by comparison with the hardware "
             f"path at {PROOF_BLOCK_SIZE} bytes and more, which was not measured"
         )
-    elif (ratio := statistics.median(ratios)) < PROOF_RATIO:
-        detail = f"the hardware path is only {ratio:.2f} times as fast at {PROOF_BLOCK_SIZE} bytes and more"
-    else:
+    if ratio >= PROOF_RATIO or (share_of_limit(hardware, silicon) or 1) < HARDWARE_SHARE:
         return None
+    return _ineffective(f"the hardware path is only {ratio:.2f} times as fast at {PROOF_BLOCK_SIZE} bytes and more")
+
+
+def _ineffective(detail: str) -> Failure:
     return Failure(reason=Reason.MASK_INEFFECTIVE, detail=detail)
 
 
-def _ratios(hardware: Measurement, masked: Measurement) -> list[float]:
+def accelerated(engine: str, run: Run) -> bool | None:
+    """Return whether an engine's hardware path is as fast as only AES instructions are; None where nothing tells."""
+    hardware = run.outcomes.get(Lane(engine=engine, path="hardware"))
+    if not isinstance(hardware, Measurement):
+        return None
+    share = share_of_limit(hardware, run.silicon)
+    masked = run.outcomes.get(Lane(engine=engine, path="software"))
+    ratio = speedup(hardware, masked) if isinstance(masked, Measurement) else None
+    if share is None and ratio is None:
+        return None
+    return (share or 0) >= HARDWARE_SHARE or (ratio or 0) >= PROOF_RATIO
+
+
+def share_of_limit(measurement: Measurement, silicon: Silicon | None) -> float | None:
+    """Return which share of the limit of the AES instructions the median cell of PROOF_BLOCK_SIZE and more reaches."""
+    limits = {
+        (limit.algorithm, limit.operation): limit.bytes_per_second
+        for limit in (silicon.limits if silicon else ())
+        if limit.instructions == "aes"
+    }
+    return _median(
+        figure.best / limits[figure.cell.algorithm, figure.cell.operation]
+        for figure in _large(measurement)
+        if (figure.cell.algorithm, figure.cell.operation) in limits
+    )
+
+
+def speedup(hardware: Measurement, masked: Measurement) -> float | None:
+    """Return how many times as fast hardware is in the median cell of PROOF_BLOCK_SIZE and more that both have."""
     slow = {figure.cell: figure.best for figure in masked.figures}
-    return [
-        figure.best / slow[figure.cell]
-        for figure in hardware.figures
-        if figure.cell in slow and figure.cell.block_size >= PROOF_BLOCK_SIZE
-    ]
+    return _median(figure.best / slow[figure.cell] for figure in _large(hardware) if figure.cell in slow)
+
+
+def _large(measurement: Measurement) -> Iterator[Figure]:
+    return (figure for figure in measurement.figures if figure.cell.block_size >= PROOF_BLOCK_SIZE)
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return statistics.median(found) if found else None

@@ -67,8 +67,9 @@ class Worker:
         return _accepted(await self._ask(setup, messages.ready))
 
     async def take_turn(self, turn: Turn, *, cells: int) -> Slices:
-        """Return one slice of each of the worker's cells. Raises WorkerError."""
-        return _accepted(await self._ask(turn, lambda line: messages.slices(line, cells=cells)))
+        """Return one slice of each of the worker's cells and of the chains asked for. Raises WorkerError."""
+        chains = len(turn.chains)
+        return _accepted(await self._ask(turn, lambda line: messages.slices(line, cells=cells, chains=chains)))
 
     async def end(self) -> None:
         """Kill the process unless it has ended, and reap it."""

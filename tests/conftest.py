@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import aes_exporter
 
@@ -22,3 +23,8 @@ def copy_package() -> Callable[[Path], Path]:
         return folder
 
     return copy
+
+
+# A deadline for a single example would measure how busy the machine is.
+settings.register_profile("aes-exporter", deadline=None)
+settings.load_profile("aes-exporter")

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from prometheus_client import generate_latest
 
-from aes_exporter import metrics, report
+from aes_exporter import exposition, metrics, report
 from tests.snapshots import HOST, RUN, RUN_PARTLY_FAILED, SNAPSHOT
 
 _ROOT = Path(__file__).parent.parent
@@ -20,8 +20,8 @@ GOLDEN = _ROOT / "tests" / "golden"
 
 GENERATED: Mapping[Path, Callable[[], bytes]] = {
     _ROOT / "docs" / "metrics.md": lambda: metrics.document().encode(),
-    GOLDEN / "metrics.prom": lambda: generate_latest(metrics.SnapshotCollector(lambda: SNAPSHOT)),
-    GOLDEN / "bench.prom": lambda: metrics.textfile(HOST, RUN),
+    GOLDEN / "metrics.prom": lambda: generate_latest(exposition.SnapshotCollector(lambda: SNAPSHOT)),
+    GOLDEN / "bench.prom": lambda: exposition.textfile(HOST, RUN),
     GOLDEN / "bench.txt": lambda: report.table(HOST, RUN).encode(),
     GOLDEN / "bench.json": lambda: report.json_text(HOST, RUN).encode(),
     GOLDEN / "bench.csv": lambda: report.csv_text(HOST, RUN).encode(),

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import logging
-import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
+from aes_exporter.host import child
 from aes_exporter.host.files import text
 from aes_exporter.host.processor import foreign, printable
 from aes_exporter.model import Host
 
 _log = logging.getLogger(__name__)
-
-_REPLY_LIMIT = 64 << 10  # bytes
-_REPLY_DEADLINE = 10.0  # seconds; py-cpuinfo takes 1.3 on a fast CPU
 
 # Appended, not put first: nothing beside py-cpuinfo may stand in for a module of the standard library.
 _ASK = "import sys; sys.path.append(sys.argv[1]); import cpuinfo, json; print(json.dumps(cpuinfo.get_cpu_info()))"
@@ -68,43 +60,7 @@ async def _ask_py_cpuinfo() -> object:
     spec = importlib.util.find_spec("cpuinfo")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("py-cpuinfo is not installed")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-I", "-c", _ASK, str(Path(spec.origin).parent.parent)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=_environment(),
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_REPLY_DEADLINE):
-            return json.loads(await _reply(process))
-    finally:
-        await _end(process)
-
-
-def _environment() -> dict[str, str]:
-    """Without PATH py-cpuinfo finds nothing at all; without LD_LIBRARY_PATH some Pythons do not start."""
-    inherited = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **inherited}
-
-
-async def _reply(process: asyncio.subprocess.Process) -> bytes:
-    try:
-        await _stdout(process).readexactly(_REPLY_LIMIT)
-    except asyncio.IncompleteReadError as end:
-        return end.partial
-    raise ValueError(f"reply of {_REPLY_LIMIT} bytes or more")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill and reap the child with all that it started, which is a session of its own and may outlive it."""
-    if process.returncode is None or not _stdout(process).at_eof():
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    await process.communicate()
-
-
-def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    return cast(asyncio.StreamReader, process.stdout)  # not None, because a pipe was asked for
+    code, output = await child.run(_ASK, str(Path(spec.origin).parent.parent))
+    if code != 0:
+        raise ValueError(f"exit code {code}")
+    return json.loads(output)

@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 from aes_exporter import __version__
 from aes_exporter.model import Cell, Reason
-from aes_exporter.worker import messages
+from aes_exporter.worker import compiled, messages
 from aes_exporter.worker.answers import known_answer, to_prove
+from aes_exporter.worker.chains import Chains
 from aes_exporter.worker.engines import Engine, EngineError, Operation, load
 from aes_exporter.worker.measure import calibrate, take_turn
 from aes_exporter.worker.messages import Hello, Message, Ready, Refusal, Setup, Slices
@@ -69,10 +70,20 @@ def serve(channel: Channel, setup: Setup) -> None:
     engine = load(setup.engine, setup.libcrypto)
     operations = prove(engine, setup.cells)
     calls = [calibrate(operation, setup.slice_ns) for operation in operations]
-    channel.send(Ready(library=engine.library, capabilities=engine.capabilities, cpu=cpu, notes=notes))
+    chains = _chains()
+    names = tuple(chains.units) if chains else ()
+    channel.send(Ready(library=engine.library, capabilities=engine.capabilities, cpu=cpu, notes=notes, chains=names))
     while line := channel.receive():
-        turn = messages.turn(line, cells=len(operations))
-        channel.send(Slices(slices=tuple(take_turn(operations, calls, turn.first))))
+        turn = messages.turn(line, cells=len(operations), chains=names)
+        timed = chains.take(turn.chains) if chains else ()
+        channel.send(Slices(slices=tuple(take_turn(operations, calls, turn.first)), chains=timed))
+
+
+def _chains() -> Chains | None:
+    try:
+        return Chains(compiled.load())
+    except EngineError:
+        return None  # the engine needs it or does not; the chains are an extra
 
 
 def main() -> None:

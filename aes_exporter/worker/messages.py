@@ -7,7 +7,7 @@ Turn with Slices until its input ends. Decoding is strict: anything but the prom
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,13 +46,15 @@ class Ready:
     """All cells are set up, calibrated, and gave the right bytes.
 
     `capabilities` is the line in which the library prints its capability words, "" where it prints none; `cpu` the CPU
-    this worker is pinned to, None if pinning was refused; `notes` say in words what was refused.
+    this worker is pinned to, None if pinning was refused; `notes` say in words what was refused; `chains` names the
+    instruction chains that this CPU can run, see chains.py.
     """
 
     library: Library
     capabilities: str
     cpu: int | None
     notes: tuple[str, ...]
+    chains: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +67,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Measure one slice of each cell, starting with the cell at index `first`."""
+    """Measure one slice of each of these chains, then one of each cell, starting with the cell at index `first`."""
 
     first: int
+    chains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +84,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """One slice of each cell, in the order of Setup's cells."""
+    """One slice of each cell, in the order of Setup's cells, and of each chain, in the order of the Turn."""
 
     slices: tuple[Slice, ...]
+    chains: tuple[Slice, ...] = ()
 
 
 Message = Hello | Setup | Ready | Refusal | Turn | Slices
@@ -121,24 +125,26 @@ def ready(line: bytes) -> Ready | Refusal:
         capabilities=_text(fields, "capabilities"),
         cpu=_optional_integer(fields, "cpu"),
         notes=tuple(_string(note, "notes") for note in _rows(fields, "notes")),
+        chains=tuple(_string(name, "chains") for name in _rows(fields, "chains")),
     )
 
 
-def turn(line: bytes, *, cells: int) -> Turn:
-    first = _integer(_object(line), "first")
+def turn(line: bytes, *, cells: int, chains: Collection[str]) -> Turn:
+    fields = _object(line)
+    first = _integer(fields, "first")
     if first >= cells:
         raise MessageError(f"no cell {first} among {cells}")
-    return Turn(first=first)
+    names = tuple(_string(name, "chains") for name in _rows(fields, "chains"))
+    if unknown := set(names) - set(chains):
+        raise MessageError(f"no chain {min(unknown):.40} on this CPU")
+    return Turn(first=first, chains=names)
 
 
-def slices(line: bytes, *, cells: int) -> Slices | Refusal:
+def slices(line: bytes, *, cells: int, chains: int) -> Slices | Refusal:
     fields = _object(line)
     if "reason" in fields:
         return _refusal(fields)
-    rows = _rows(fields, "slices")
-    if len(rows) != cells:
-        raise MessageError(f"{len(rows)} slices for {cells} cells")
-    return Slices(slices=tuple(_slice(row) for row in rows))
+    return Slices(slices=_slices(fields, "slices", cells), chains=_slices(fields, "chains", chains))
 
 
 def _refusal(fields: Mapping[str, Any]) -> Refusal:
@@ -158,6 +164,13 @@ def _cell(row: object) -> Cell:
     if cell.algorithm not in ALGORITHMS or cell.operation not in OPERATIONS or cell.block_size % 16:
         raise MessageError(f"an unknown {cell}")
     return cell
+
+
+def _slices(fields: Mapping[str, Any], key: str, count: int) -> tuple[Slice, ...]:
+    rows = _rows(fields, key)
+    if len(rows) != count:
+        raise MessageError(f"{len(rows)} {key} where {count} were asked for")
+    return tuple(_slice(row) for row in rows)
 
 
 def _slice(row: object) -> Slice:

@@ -23,8 +23,8 @@ SETUP = Setup(
     version=__version__, engine="libcrypto", libcrypto=None, cells=(CELL,), slice_ns=100_000, nice=0, cpu=None
 )
 HELLO = f'{{"version":"{__version__}"}}'
-READY = '{"library":{"name":"Fake 1","file":"","provider":""},"capabilities":"","cpu":null,"notes":[]}'
-SLICES = '{"slices":[{"calls":1,"wall_ns":100,"cpu_ns":90}]}'
+READY = '{"library":{"name":"Fake 1","file":"","provider":""},"capabilities":"","cpu":null,"notes":[],"chains":[]}'
+SLICES = '{"slices":[{"calls":1,"wall_ns":100,"cpu_ns":90}],"chains":[]}'
 
 
 def script(body: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ MISBEHAVIOUR = {
     "answers another question": (
         f"say('{HELLO}'); hear(); say('{READY}'); hear(); say('{{\"slices\":[]}}')",
         Reason.BAD_REPLY,
-        "0 slices for 1 cells",
+        "0 slices where 1 were asked for",
     ),
     "refuses": (
         f'say(\'{HELLO}\'); hear(); say(\'{{"reason":"wrong_answer","detail":"one bit"}}\')',

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import host
-from aes_exporter.host import hypervisor, kernel_crypto
+from aes_exporter.host import hypervisor, kernel_crypto, pycpuinfo
 from aes_exporter.model import Host, KernelDriver
 
 PROC = Path(__file__).parents[1] / "data" / "proc"
@@ -467,7 +467,7 @@ def failing(error: BaseException) -> Callable[[], Awaitable[object]]:
 
 async def test_py_cpuinfo_fills_what_is_missing(tmp_path: Path) -> None:
     """What the files left open comes from py-cpuinfo, cleaned, numbers as text."""
-    assert await host.complete(UNKNOWN, root=tmp_path, ask=answering(FACTS | {"flags": ["aes"]})) == Host(
+    assert await pycpuinfo.complete(UNKNOWN, root=tmp_path, ask=answering(FACTS | {"flags": ["aes"]})) == Host(
         architecture="x86_64", brand="AMD EPYC", vendor="AuthenticAMD", family="25", model="1", stepping="0"
     )
 
@@ -475,7 +475,7 @@ async def test_py_cpuinfo_fills_what_is_missing(tmp_path: Path) -> None:
 async def test_py_cpuinfo_replaces_nothing(tmp_path: Path) -> None:
     """What the files told stays."""
     known = Host(architecture="x86_64", vendor="CentaurHauls", model="13")
-    found = await host.complete(known, root=tmp_path, ask=answering(FACTS))
+    found = await pycpuinfo.complete(known, root=tmp_path, ask=answering(FACTS))
 
     assert (found.brand, found.vendor, found.family, found.model) == ("AMD EPYC", "CentaurHauls", "25", "13")
 
@@ -484,7 +484,7 @@ async def test_py_cpuinfo_is_not_asked_in_vain(tmp_path: Path) -> None:
     """A host whose brand and vendor are known costs nothing more."""
     known = Host(architecture="aarch64", brand="Cortex-A72", vendor="ARM")
 
-    assert await host.complete(known, root=tmp_path, ask=failing(AssertionError("asked"))) is known
+    assert await pycpuinfo.complete(known, root=tmp_path, ask=failing(AssertionError("asked"))) is known
 
 
 async def test_py_cpuinfo_is_not_asked_about_another_machine(tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ async def test_py_cpuinfo_is_not_asked_about_another_machine(tmp_path: Path) -> 
     root = tree(tmp_path, {"proc/cpuinfo": ALDER_LAKE})
     emulated = Host(architecture="aarch64")
 
-    assert await host.complete(emulated, root=root, ask=failing(AssertionError("asked"))) is emulated
+    assert await pycpuinfo.complete(emulated, root=root, ask=failing(AssertionError("asked"))) is emulated
 
 
 @pytest.mark.parametrize(
@@ -512,17 +512,17 @@ async def test_without_an_answer_the_host_stays(
     """Whatever fails leaves the host as it is and one line in the debug log."""
     caplog.set_level(logging.DEBUG, logger="aes_exporter.host.pycpuinfo")
 
-    assert await host.complete(UNKNOWN, root=tmp_path, ask=ask) is UNKNOWN
+    assert await pycpuinfo.complete(UNKNOWN, root=tmp_path, ask=ask) is UNKNOWN
     assert [(record.levelname, record.message) for record in caplog.records] == [("DEBUG", "py-cpuinfo gave no answer")]
 
 
 @pytest.mark.parametrize("facts", [{}, {"brand_raw": None, "family": [6], "model": {"a": 1}, "vendor_id_raw": "\0"}])
 async def test_an_odd_answer_adds_nothing(facts: object, tmp_path: Path) -> None:
     """Missing, null and misshapen values are no names."""
-    assert await host.complete(UNKNOWN, root=tmp_path, ask=answering(facts)) == UNKNOWN
+    assert await pycpuinfo.complete(UNKNOWN, root=tmp_path, ask=answering(facts)) == UNKNOWN
 
 
 async def test_cancelling_is_not_a_failure(tmp_path: Path) -> None:
     """A cancelled start is passed on, not logged away."""
     with pytest.raises(asyncio.CancelledError):
-        await host.complete(UNKNOWN, root=tmp_path, ask=failing(asyncio.CancelledError()))
+        await pycpuinfo.complete(UNKNOWN, root=tmp_path, ask=failing(asyncio.CancelledError()))

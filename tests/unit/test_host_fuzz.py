@@ -59,7 +59,7 @@ def check(host: Host) -> None:
     names = [
         getattr(host, field.name)
         for field in fields(host)
-        if field.name not in ("architecture", "flags", "kernel_drivers")
+        if field.name not in ("architecture", "flags", "kernel_drivers", "masks")
     ]
     assert all(fit(name) for name in names)
     assert host.flags is None or host.flags <= set(known)

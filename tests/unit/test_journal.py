@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from aes_exporter import journal
-from tests.snapshots import RUN, RUN_PARTLY_FAILED
+from aes_exporter.model import Mask
+from tests.snapshots import FRESH, RUN, RUN_PARTLY_FAILED
 
+HEALTHY, PARTLY = FRESH.ended(RUN), FRESH.ended(RUN_PARTLY_FAILED)
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "taskName"}
 
 
@@ -20,9 +23,9 @@ def test_one_line_says_everything(caplog: pytest.LogCaptureFixture) -> None:
     """The line of a run has its cost, and of each engine the headline throughputs and the speed-up."""
     caplog.set_level(logging.INFO)
 
-    journal.report(None, RUN)
+    journal.report(FRESH, HEALTHY)
 
-    assert [record.getMessage() for record in caplog.records] == ["run ended"]
+    assert [record.getMessage() for record in caplog.records].count("run ended") == 1
     assert fields(caplog.records[0]) == {
         "duration_seconds": 43.5,
         "cpu_seconds": 3.02,
@@ -41,9 +44,9 @@ def test_failures_stand_in_the_line_and_once_in_one_of_their_own(caplog: pytest.
     """Every run's line names the lanes that failed; their detail is told when it begins, and their recovery once."""
     caplog.set_level(logging.INFO)
 
-    journal.report(None, RUN_PARTLY_FAILED)
-    journal.report(RUN_PARTLY_FAILED, RUN_PARTLY_FAILED)
-    journal.report(RUN_PARTLY_FAILED, RUN)
+    journal.report(FRESH, PARTLY)
+    journal.report(PARTLY, PARTLY)
+    journal.report(PARTLY, HEALTHY)
 
     failed = [f"{lane}:{failure.reason}" for lane, failure in RUN_PARTLY_FAILED.failures()]
     assert failed
@@ -52,10 +55,27 @@ def test_failures_stand_in_the_line_and_once_in_one_of_their_own(caplog: pytest.
         ",".join(failed),
         "",
     ]
-    assert [record.getMessage() for record in caplog.records] == [
-        "run ended",
-        *["lane failed"] * len(failed),
-        "run ended",
-        "run ended",
-        *["lane recovered"] * len(failed),
+    told = [record.getMessage() for record in caplog.records]
+    assert (told.count("lane failed"), told.count("lane recovered")) == (len(failed), len(failed))
+
+
+def test_a_state_is_told_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+    """The state of the hardware is explained once when it changes: a warning with advice unless all is well."""
+    caplog.set_level(logging.INFO)
+    mask = Mask(place="/etc/environment", variable="OPENSSL_ia32cap", value="~0x200000200000000")
+    masked = replace(HEALTHY, host=replace(HEALTHY.host, masks=(mask,)))
+
+    journal.report(HEALTHY, HEALTHY)
+    assert [record.getMessage() for record in caplog.records] == ["run ended"]
+
+    journal.report(HEALTHY, masked)
+    journal.report(masked, masked)
+    journal.report(masked, HEALTHY)
+
+    told = [record for record in caplog.records if "state" in vars(record) and vars(record)["engine"] == "libcrypto"]
+    assert [(record.levelname, vars(record)["state"]) for record in told] == [
+        ("WARNING", "masked"),
+        ("INFO", "accelerated"),
     ]
+    assert "/etc/environment" in told[0].getMessage()
+    assert vars(told[0])["advice"].startswith("Remove it")

@@ -17,16 +17,19 @@ from aes_exporter.worker.messages import Hello, Message, MessageError, Ready, Re
 
 CELL = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=16)
 SETUP = Setup(version="1.2.3", engine="libcrypto", libcrypto=None, cells=(CELL,), slice_ns=250_000, nice=-5, cpu=3)
-READY = Ready(library=Library(name="OpenSSL 3.0.19", file="/lib/ä"), capabilities="", cpu=None, notes=("no",))
-SLICES = Slices(slices=(Slice(calls=1, wall_ns=2, cpu_ns=0),))
+READY = Ready(
+    library=Library(name="OpenSSL 3.0.19", file="/lib/ä"), capabilities="", cpu=None, notes=("no",), chains=("clock",)
+)
+ONE = Slice(calls=1, wall_ns=2, cpu_ns=0)
+SLICES = Slices(slices=(ONE,), chains=(ONE,))
 
 
 def turn(line: bytes) -> Turn:
-    return messages.turn(line, cells=8)
+    return messages.turn(line, cells=8, chains=("clock", "cbc"))
 
 
 def slices(line: bytes) -> Slices | Refusal:
-    return messages.slices(line, cells=1)
+    return messages.slices(line, cells=1, chains=1)
 
 
 DECODERS: list[Callable[[bytes], Message]] = [messages.hello, messages.setup, messages.ready, turn, slices]
@@ -41,6 +44,7 @@ DECODERS: list[Callable[[bytes], Message]] = [messages.hello, messages.setup, me
         (Refusal(reason=Reason.WRONG_ANSWER, detail="x"), messages.ready),
         (Refusal(reason=Reason.WRONG_ANSWER, detail="x"), slices),
         (Turn(first=7), turn),
+        (Turn(first=0, chains=("cbc", "clock")), turn),
         (SLICES, slices),
     ],
 )
@@ -80,7 +84,10 @@ def altered(message: Message, **changes: Any) -> bytes:
         (b'{"reason":"tired","detail":""}', messages.ready, "an unknown reason tired"),
         (b'{"first":8}', turn, "no cell 8 among 8"),
         (b'{"first":-1}', turn, "no whole number of at least 0 in first"),
-        (b'{"slices":[]}', slices, "0 slices for 1 cells"),
+        (b'{"first":0}', turn, "no list in chains"),
+        (b'{"first":0,"chains":["abacus"]}', turn, "no chain abacus on this CPU"),
+        (b'{"slices":[]}', slices, "0 slices where 1 were asked for"),
+        (altered(SLICES, chains=[]), slices, "0 chains where 1 were asked for"),
         (
             altered(SLICES, slices=[{"calls": 1, "wall_ns": 0, "cpu_ns": 0}]),
             slices,

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
 
-from aes_exporter import metrics
+from aes_exporter import exposition, metrics
 from aes_exporter.model import Host, Lane, Library, Reason, Snapshot
 from tests.refresh import GENERATED, GOLDEN, generate
 from tests.snapshots import (
@@ -41,8 +41,8 @@ parse_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics_parser.text_s
 Labels = frozenset[tuple[str, str]]
 
 
-def collector(snapshot: Snapshot) -> metrics.SnapshotCollector:
-    return metrics.SnapshotCollector(lambda: snapshot)
+def collector(snapshot: Snapshot) -> exposition.SnapshotCollector:
+    return exposition.SnapshotCollector(lambda: snapshot)
 
 
 def series(families: Iterable[Metric]) -> dict[str, dict[Labels, float]]:
@@ -94,25 +94,23 @@ def test_promtool_finds_nothing_to_complain_of(name: str) -> None:
 
 def test_a_default_host_has_under_420_series() -> None:
     """A scrape of a host with all defaults stays below the number of series promised."""
-    exposition = generate_latest(metrics.registry(lambda: SNAPSHOT)).decode()
+    scrape = generate_latest(exposition.registry(lambda: SNAPSHOT)).decode()
 
-    assert sum(not line.startswith("#") for line in exposition.splitlines()) < 420
+    assert sum(not line.startswith("#") for line in scrape.splitlines()) < 420
 
 
 def test_a_scrape_renders_fast() -> None:
     """Rendering takes milliseconds, so a scrape takes no time that a measurement would notice."""
-    registry = metrics.registry(lambda: SNAPSHOT)
+    registry = exposition.registry(lambda: SNAPSHOT)
 
     assert min(timeit.repeat(lambda: generate_latest(registry), number=1, repeat=10)) < 0.2
 
 
 def test_the_registry_adds_process_and_python() -> None:
     """A scrape of the daemon also shows its own process, its Python and its version."""
-    exposition = generate_latest(metrics.registry(lambda: FRESH)).decode()
+    scrape = generate_latest(exposition.registry(lambda: FRESH)).decode()
 
-    assert {"process_start_time_seconds", "python_info", "aes_exporter_build_info"} <= set(
-        series(parse_text(exposition))
-    )
+    assert {"process_start_time_seconds", "python_info", "aes_exporter_build_info"} <= set(series(parse_text(scrape)))
 
 
 def test_describing_does_not_read_the_snapshot() -> None:
@@ -121,7 +119,7 @@ def test_describing_does_not_read_the_snapshot() -> None:
     def unready() -> Snapshot:
         raise AssertionError("the snapshot was read")
 
-    described = [metric.name for metric in metrics.SnapshotCollector(unready).describe()]
+    described = [metric.name for metric in exposition.SnapshotCollector(unready).describe()]
 
     assert [family.name.removesuffix("_total") for family in metrics.FAMILIES] == described
     assert len(set(described)) == len(described)
@@ -131,7 +129,7 @@ def test_a_scrape_reads_the_snapshot_once() -> None:
     """A scrape shows one Snapshot even if it is replaced in the middle."""
     snapshots = iter([SNAPSHOT])
 
-    families = list(metrics.SnapshotCollector(lambda: next(snapshots)).collect())
+    families = list(exposition.SnapshotCollector(lambda: next(snapshots)).collect())
 
     assert len(families) == len(metrics.FAMILIES)
 
@@ -247,8 +245,8 @@ def test_an_engine_with_two_libraries_shows_both() -> None:
 def test_no_label_value_breaks_the_exposition(brand: str) -> None:
     """Any text, lone surrogates from undecodable file names included, is rendered as UTF-8 on one line."""
     expected = brand.encode(errors="backslashreplace").decode()
-    exposition = generate_latest(collector(replace(FRESH, host=replace(HOST, brand=brand)))).decode()
-    line = next(line for line in exposition.split("\n") if line.startswith("aes_cpu_info"))
+    scrape = generate_latest(collector(replace(FRESH, host=replace(HOST, brand=brand)))).decode()
+    line = next(line for line in scrape.split("\n") if line.startswith("aes_cpu_info"))
     escaped = expected.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
     assert f'brand="{escaped}"' in line
@@ -266,17 +264,17 @@ def test_names_that_differ_in_one_bad_byte_stay_apart() -> None:
 
 def test_a_textfile_has_nothing_of_a_daemon() -> None:
     """What node_exporter has itself, counters, the daemon's state and timestamps are left out; all else is in."""
-    exposition = metrics.textfile(HOST, RUN).decode()
+    scrape = exposition.textfile(HOST, RUN).decode()
     left_out = {"aes_exporter_interval_seconds", "aes_exporter_run_in_progress"}
     gauges = {family.name for family in metrics.FAMILIES if family.type == "gauge"}
 
-    assert gauges - left_out == set(series(parse_text(exposition)))
-    assert all(sample.timestamp is None for family in parse_text(exposition) for sample in family.samples)
+    assert gauges - left_out == set(series(parse_text(scrape)))
+    assert all(sample.timestamp is None for family in parse_text(scrape) for sample in family.samples)
 
 
 def test_a_textfile_of_a_failed_run_says_so() -> None:
     """A run without figures still writes which lanes are down, and no last success."""
-    found = series(parse_text(metrics.textfile(HOST, RUN_FAILED).decode()))
+    found = series(parse_text(exposition.textfile(HOST, RUN_FAILED).decode()))
 
     assert set(found["aes_exporter_path_up"].values()) == {0}
     assert len(found["aes_exporter_path_up"]) == len(LANES)

@@ -125,7 +125,7 @@ def test_engines_that_disagree_on_flags_are_told_apart() -> None:
 
 
 def test_json_has_the_fields_promised() -> None:
-    """Schema 1 has these fields, and those that nothing fills yet are null or empty."""
+    """Schema 1 has these fields, filled from the run."""
     found = json_of(HOST, RUN)
 
     assert list(found) == [
@@ -141,15 +141,29 @@ def test_json_has_the_fields_promised() -> None:
         "failures",
         "not_applicable",
     ]
-    assert (found["schema"], found["core_frequency_hertz"], found["limits"]) == (1, None, [])
-    assert found["host"]["hardware_state"] is None
-    assert {(result["cycles_per_byte"], result["implementation"]) for result in found["results"]} == {(None, None)}
+    assert (found["schema"], found["core_frequency_hertz"]) == (1, 3.25e9)
+    assert found["limits"][0] == {
+        "algorithm": "aes-128-cbc",
+        "operation": "encrypt",
+        "instructions": "aes",
+        "bytes_per_second": 1.3e9,
+    }
+    assert found["host"]["hardware_state"] == {"libcrypto": "accelerated", "cryptography": "accelerated"}
+    results = found["results"]
+    assert {(each["engine"], each["cycles_per_byte"] is None) for each in results} == {
+        ("libcrypto", False),
+        ("cryptography", True),
+    }
+    assert {(each["path"], each["implementation"]) for each in results} == {
+        ("hardware", "aesni"),
+        ("software", "vpaes"),
+    }
 
 
 def test_json_says_null_for_what_is_unknown() -> None:
     """An unknown fact is null: no empty text, no missing key, and no empty list of flags."""
     outcome = replace(measurement(HARDWARE), library=Library(name="OpenSSL 1.1.1w"))
-    found = json_of(Host(architecture="aarch64"), replace(run({HARDWARE: outcome}), cpu=None))
+    found = json_of(Host(architecture="aarch64"), replace(run({HARDWARE: outcome}), cpu=None, silicon=None))
 
     assert found["host"] == {
         "architecture": "aarch64",
@@ -161,7 +175,8 @@ def test_json_says_null_for_what_is_unknown() -> None:
         "stepping": None,
         "hypervisor": None,
         "kernel_drivers": [],
-        "hardware_state": None,
+        "masks": [],
+        "hardware_state": {"libcrypto": "accelerated"},
     }
     assert found["engines"] == [{"engine": "libcrypto", "library": "OpenSSL 1.1.1w", "file": None, "provider": None}]
     assert found["run"]["cpu"] is None

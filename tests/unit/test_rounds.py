@@ -29,9 +29,14 @@ from aes_exporter.workers import Worker, WorkerError
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
 SOFTWARE = Lane(engine="libcrypto", path="software")
+FORCED = Lane(engine="libcrypto", path="forced")
 HOST = Host(architecture="x86_64", flags=frozenset({"aes", "ssse3"}))
 CELLS = tuple(Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=size) for size in (16, 1024))
-WORDS = {HARDWARE: "OPENSSL_ia32cap=0x200020000000000", SOFTWARE: "OPENSSL_ia32cap=0x20000000000"}
+WORDS = {
+    HARDWARE: "OPENSSL_ia32cap=0x200020000000000",
+    SOFTWARE: "OPENSSL_ia32cap=0x20000000000",
+    FORCED: "OPENSSL_ia32cap=0x200020200000000",
+}
 PLAN = Plan(
     lanes=(HARDWARE, SOFTWARE),
     cells=CELLS,
@@ -54,6 +59,7 @@ class Played:
     words: str
     wall_ns: int
     cpu: int | None = 7
+    chains: tuple[str, ...] = ()
     turns: Mapping[int, Callable[[], None]] = field(default_factory=dict)
     refusal: WorkerError | None = None
 
@@ -61,13 +67,17 @@ class Played:
         self.journal.append((self.lane, setup))
         if self.refusal:
             raise self.refusal
-        return Ready(library=Library(name="Played 1"), capabilities=self.words, cpu=self.cpu, notes=())
+        library = Library(name="OpenSSL 3.0.19")
+        return Ready(library=library, capabilities=self.words, cpu=self.cpu, notes=(), chains=self.chains)
 
     async def take_turn(self, turn: Turn, *, cells: int) -> Slices:
         count = sum(lane == self.lane and isinstance(entry, Turn) for lane, entry in self.journal)
         self.journal.append((self.lane, turn))
         self.turns.get(count, lambda: None)()
-        return Slices(slices=(Slice(calls=10, wall_ns=self.wall_ns, cpu_ns=0),) * cells)
+        return Slices(
+            slices=(Slice(calls=10, wall_ns=self.wall_ns, cpu_ns=self.wall_ns * 3 // 4),) * cells,
+            chains=(Slice(calls=1000, wall_ns=500, cpu_ns=500),) * len(turn.chains),
+        )
 
     async def end(self) -> None:
         self.journal.append((self.lane, "end"))
@@ -76,16 +86,17 @@ class Played:
 class Stage:
     """Opens the hardware worker, then the software one, and keeps one journal of both."""
 
-    def __init__(self, **changes: dict[str, object]) -> None:
+    def __init__(self, *, aes_works: bool | None = False, **changes: dict[str, object]) -> None:
+        self._aes_works = aes_works
         self.journal: list[tuple[Lane, object]] = []
         self.environments: list[Mapping[str, str]] = []
         self._players = [
             replace(self._player(lane), **changes.get(lane.path, {}))  # type: ignore[arg-type]
-            for lane in (HARDWARE, SOFTWARE)
+            for lane in (HARDWARE, SOFTWARE, FORCED)
         ]
 
     def _player(self, lane: Lane) -> Played:
-        return Played(lane=lane, journal=self.journal, words=WORDS[lane], wall_ns=1000 if lane == HARDWARE else 4000)
+        return Played(lane=lane, journal=self.journal, words=WORDS[lane], wall_ns=4000 if lane == SOFTWARE else 1000)
 
     @asynccontextmanager
     async def start(self, environment: Mapping[str, str]) -> AsyncIterator[Worker]:
@@ -100,7 +111,10 @@ class Stage:
         return [(lane.path, entry.first) for lane, entry in self.journal if isinstance(entry, Turn)]
 
     async def run(self, plan: Plan = PLAN, host: Host = HOST) -> Run:
-        return await rounds.measure(plan, host, start=self.start)
+        async def aes_works() -> bool | None:
+            return self._aes_works
+
+        return await rounds.measure(plan, host, start=self.start, aes_works=aes_works)
 
 
 def failing(reason: Reason) -> Callable[[], None]:
@@ -315,3 +329,79 @@ async def test_progress_is_told_after_every_round() -> None:
     await rounds.measure(PLAN, HOST, progress=lambda done, planned: heard.append((done, planned)), start=Stage().start)
 
     assert heard == [(done, 6) for done in range(1, 7)]
+
+
+async def test_the_first_libcrypto_worker_gets_the_chains() -> None:
+    """The hardware worker runs all chains its CPU has in every round, and they give clock, limits and quiet rounds."""
+    names = ("clock", "cbc", "encrypt", "decrypt")
+    stage = Stage(hardware={"chains": names}, software={"chains": names})
+
+    run = await stage.run()
+
+    turns = [(lane, entry.chains) for lane, entry in stage.journal if isinstance(entry, Turn)]
+    assert set(turns) == {(HARDWARE, names), (SOFTWARE, ())}
+    assert run.silicon is not None
+    assert run.silicon.core_hertz == 2e9
+    assert run.silicon.quiet_ratio == 1.0
+    assert {limit.bytes_per_second for limit in run.silicon.limits} == {32e9}
+    hardware = run.outcomes[HARDWARE]
+    assert isinstance(hardware, Measurement)
+    assert run.cycles_per_byte(HARDWARE, hardware.figures[1]) == pytest.approx(2e9 / 10240e6)
+
+
+async def test_without_aes_only_the_clock_runs() -> None:
+    """Where no worker has proven AES, the software worker measures the clock and no AES instruction is run."""
+    names = ("clock", "cbc", "encrypt", "decrypt")
+    stage = Stage(hardware={"words": WORDS[SOFTWARE], "chains": names}, software={"chains": names})
+
+    run = await stage.run()
+
+    assert {entry.chains for _, entry in stage.journal if isinstance(entry, Turn)} == {("clock",)}
+    assert run.silicon is not None
+    assert run.silicon.limits == ()
+
+
+async def test_software_at_hardware_speed_is_an_ineffective_mask_whatever_the_words_say() -> None:
+    """A masked path near the limit of the AES instructions is not believed, though its words show no AES."""
+    fast: dict[str, object] = {"wall_ns": 320, "chains": ("clock", "cbc", "encrypt", "decrypt")}
+    stage = Stage(hardware=fast, software={"wall_ns": 330})
+
+    run = await stage.run()
+
+    outcome = run.outcomes[SOFTWARE]
+    assert isinstance(outcome, Failure)
+    assert outcome.reason is Reason.MASK_INEFFECTIVE
+    assert outcome.detail == "it reaches 97% of what AES instructions allow on this CPU"
+    assert isinstance(run.outcomes[HARDWARE], Measurement)
+
+
+async def test_hidden_instructions_are_measured_with_the_bit_set() -> None:
+    """Where the words show no AES and the instruction works all the same, a forced lane shows what is lost."""
+    stage = Stage(hardware={"words": WORDS[SOFTWARE]}, aes_works=True)
+
+    run = await stage.run()
+
+    assert run.hidden is True
+    assert run.outcomes[HARDWARE] == NotApplicable(reason=Exemption.NO_HARDWARE)
+    assert isinstance(run.outcomes[FORCED], Measurement)
+    assert stage.environments[2]["OPENSSL_ia32cap"] == "0x200020200000000"
+
+
+async def test_nothing_hidden_leaves_a_requested_forced_lane_not_applicable() -> None:
+    """The path forced applies only where instructions are hidden; nobody tries one where the words show it."""
+    run = await Stage().run(replace(PLAN, lanes=(*PLAN.lanes, FORCED)))
+
+    assert run.outcomes[FORCED] == NotApplicable(reason=Exemption.NOT_HIDDEN)
+    assert run.hidden is None
+
+
+async def test_figures_carry_their_implementation_and_lanes_their_contention() -> None:
+    """Every figure names the code it measured, every lane the share of its time that others had."""
+    run = await Stage().run()
+
+    hardware, software = run.outcomes[HARDWARE], run.outcomes[SOFTWARE]
+    assert isinstance(hardware, Measurement)
+    assert isinstance(software, Measurement)
+    assert {figure.implementation for figure in hardware.figures} == {"aesni"}
+    assert {figure.implementation for figure in software.figures} == {"vpaes"}
+    assert hardware.contention_ratio == 0.25

@@ -98,7 +98,7 @@ def test_a_mask_that_words_cannot_prove_is_proven_by_its_ratio(hardware: Outcome
     masked = measured((16, 1.0), (1024, 1.0), (8192, 1.0), (16384, 1.0))
     outcomes: dict[Lane, Outcome] = {SOFTWARE: masked, **({HARDWARE: hardware} if hardware else {})}
 
-    failure = verdict.unproven(SOFTWARE, masked, outcomes)
+    failure = verdict.unmasked(SOFTWARE, masked, outcomes, None, proven=False)
 
     if detail is None:
         assert failure is None

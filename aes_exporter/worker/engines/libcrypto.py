@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import re
-from ctypes import POINTER, c_char_p, c_int, c_int64, c_void_p
-from pathlib import Path
+from ctypes import c_char_p, c_int, c_int64, c_void_p
 from typing import Any
 
 from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.worker import compiled
 from aes_exporter.worker.answers import IV, KEY
 from aes_exporter.worker.engines import EngineError
 from aes_exporter.worker.mapped import mapped_file
 from aes_exporter.worker.messages import Slice
 
 SONAMES = ("libcrypto.so.4", "libcrypto.so.3", "libcrypto.so.1.1")
-HOTLOOP = Path(__file__).parent.parent / "hotloop.so"
 
 VERSION, CPU_INFO = 0, 9  # what OpenSSL_version(3) can be asked for
 _ALIGNMENT = 64
@@ -28,7 +27,7 @@ class Libcrypto:
     """The libcrypto engine: what `openssl speed -evp` measures. Raises EngineError where it cannot be loaded."""
 
     def __init__(self, name: str | None) -> None:
-        self._loop = _load_hotloop()
+        self._loop = compiled.load().hotloop_slice
         self._library = _load_libcrypto(name)
         self._update_address = {
             "encrypt": self._address("EVP_EncryptUpdate"),
@@ -145,20 +144,6 @@ def _load_libcrypto(name: str | None) -> ctypes.CDLL:
         "; ".join(problems) if name else f"none of {', '.join(SONAMES)} is installed; name one by --benchmark.libcrypto"
     )
     raise EngineError(Reason.ENGINE_UNAVAILABLE, detail)
-
-
-def _load_hotloop() -> Any:
-    try:
-        loop = ctypes.CDLL(str(HOTLOOP)).hotloop_slice
-    except OSError as error:
-        detail = (
-            f"the compiled loop {HOTLOOP.name} is missing or does not fit this machine ({error}): reinstall "
-            "aes-exporter where a C compiler is installed, or from a wheel for this platform"
-        )
-        raise EngineError(Reason.ENGINE_UNAVAILABLE, detail) from error
-    loop.restype = c_int64
-    loop.argtypes = (c_void_p, c_void_p, c_void_p, c_int, c_int64, c_int64, POINTER(c_int64))
-    return loop
 
 
 def _decode(text: bytes | None) -> str:

@@ -1,0 +1,31 @@
+"""The compiled piece, hotloop.so, as Python functions. It is optional: without it `load` says what to do."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_int, c_int64, c_void_p
+from pathlib import Path
+
+from aes_exporter.model import Reason
+from aes_exporter.worker.engines import EngineError
+
+FILE = Path(__file__).with_name("hotloop.so")
+
+
+def load() -> ctypes.CDLL:
+    """Return the shared object with its functions declared. Raises EngineError."""
+    try:
+        library = ctypes.CDLL(str(FILE))
+        library.hotloop_slice.restype = c_int64
+        library.hotloop_slice.argtypes = (c_void_p, c_void_p, c_void_p, c_int, c_int64, c_int64, POINTER(c_int64))
+        library.hotloop_chain_units.restype = c_int64
+        library.hotloop_chain_units.argtypes = (c_int,)
+        library.hotloop_chain_slice.restype = c_int
+        library.hotloop_chain_slice.argtypes = (c_int, c_int64, c_int64, POINTER(c_int64))
+    except (OSError, AttributeError) as error:
+        detail = (
+            f"the compiled loop {FILE.name} is missing or does not fit this machine ({error}): reinstall "
+            "aes-exporter where a C compiler is installed, or from a wheel for this platform"
+        )
+        raise EngineError(Reason.ENGINE_UNAVAILABLE, detail) from error
+    return library

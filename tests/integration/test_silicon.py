@@ -1,0 +1,170 @@
+"""The chains on real and emulated CPUs: real instructions, real clocks."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aes_exporter import rounds
+from aes_exporter.host import instructions
+from aes_exporter.model import Host, Lane, Measurement
+from aes_exporter.worker import compiled
+from aes_exporter.worker.chains import NAMES, Chains
+from tests.conftest import PACKAGE
+from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, flags
+from tests.tools import require
+
+SOURCES = [str(PACKAGE / "worker" / name) for name in ("hotloop.c", "chains.c", "questions.c")]
+PROGRAM = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+int64_t hotloop_chain_units(int);
+int hotloop_chain_slice(int, int64_t, int64_t, int64_t *);
+int hotloop_try_aes(unsigned char *, const unsigned char *);
+
+/* Intel's example of AESENC, least significant byte first. */
+static unsigned char state[16] = {0x5d, 0x47, 0x53, 0x5d, 0x72, 0x6f, 0x74, 0x63,
+                                  0x65, 0x56, 0x74, 0x73, 0x65, 0x54, 0x5b, 0x7b};
+static unsigned char key[16] = {0x5d, 0x6e, 0x6f, 0x72, 0x65, 0x75, 0x47, 0x5b,
+                                0x29, 0x79, 0x61, 0x68, 0x53, 0x28, 0x69, 0x48};
+
+int main(int count, char **arguments)
+{
+    int64_t elapsed[2];
+
+    for (int chain = 0; chain < 6; chain++)
+        printf("%d", hotloop_chain_slice(chain, 1, 20, elapsed) == 0 && elapsed[0] > 0 ? 1 : 0);
+    if (count > 1 && strcmp(arguments[1], "try") == 0) {
+        fflush(stdout);
+        printf(" %d ", hotloop_try_aes(state, key));
+        for (int byte = 15; byte >= 0; byte--)
+            printf("%02x", state[byte]);
+    }
+    return 0;
+}
+"""
+AESENC = "a8311c2f9fdba3c58b104b58ded7e595"
+
+
+def program(folder: Path, compiler: str) -> str:
+    """Compile the chains with a small main into a static program."""
+    require(compiler)
+    (folder / "main.c").write_text(PROGRAM)
+    output = str(folder / "chains")
+    command = (compiler, "-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror", *SOURCES, str(folder / "main.c"))
+    subprocess.run([*command, "-o", output], check=True)
+    return output
+
+
+@pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there are chains for x86-64 and aarch64 only")
+def test_the_chains_of_this_cpu_are_timed() -> None:
+    """Each chain that this CPU has gives slices of about its length, in which the clock is that of a real core."""
+    chains = Chains(compiled.load())
+
+    (clock,) = chains.take(["clock"])
+
+    assert 0.3 < clock.calls / clock.wall_ns < 10  # GHz
+    assert set(chains.units) <= set(NAMES)
+    assert ("aes" in (flags() or ())) == ("encrypt" in chains.units)
+
+
+@pytest.mark.skipif("aes" not in (flags() or ()), reason="this CPU has no AES instructions")
+async def test_no_library_beats_the_silicon() -> None:
+    """Every figure of the hardware path stays below the limit that the chains show in the same run, within 3 %."""
+    run = await rounds.measure(PLAN, Host(architecture=MACHINE, flags=flags()))
+
+    assert run.silicon is not None
+    hardware = run.outcomes[HARDWARE]
+    assert isinstance(hardware, Measurement)
+    limits = {
+        (limit.algorithm, limit.operation): limit.bytes_per_second
+        for limit in run.silicon.limits
+        if limit.instructions == "aes"
+    }
+    assert len(limits) == 4
+    for figure in hardware.figures:
+        assert figure.best < 1.03 * limits[figure.cell.algorithm, figure.cell.operation]
+    assert run.cycles_per_byte(Lane(engine="cryptography", path="hardware"), hardware.figures[0]) is None
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs an x86-64 compiler")
+@pytest.mark.parametrize(
+    ("cpu", "ran"), [("max", "111111"), ("Westmere", "111100"), ("Nehalem", "100000"), ("qemu64", "100000")]
+)
+def test_cpuid_guards_the_chains(tmp_path: Path, cpu: str, ran: str) -> None:
+    """On an emulated CPU exactly the chains run whose instructions it has; the others do not even start."""
+    emulator = require("qemu-x86_64-static")
+
+    output = subprocess.run([emulator, "-cpu", cpu, program(tmp_path, "cc")], capture_output=True, check=True)
+
+    assert output.stdout.decode() == ran
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs an x86-64 compiler")
+@pytest.mark.parametrize(("cpu", "works"), [("Westmere", True), ("Nehalem", False)])
+def test_the_unguarded_round_computes_or_dies(tmp_path: Path, cpu: str, works: bool) -> None:
+    """The instruction of the sacrificial child gives the published result, or SIGILL where there is none."""
+    emulator = require("qemu-x86_64-static")
+
+    finished = subprocess.run(
+        [emulator, "-cpu", cpu, program(tmp_path, "cc"), "try"], capture_output=True, check=False, cwd=tmp_path
+    )
+
+    if works:
+        assert finished.stdout.decode() == f"111100 0 {AESENC}"
+    else:
+        assert finished.returncode == -4  # SIGILL
+        assert finished.stdout.decode() == "100000"
+
+
+@pytest.mark.parametrize(("cpu", "ran"), [("max", "111100"), ("cortex-a53", "111100"), ("cortex-a57", "111100")])
+def test_the_chains_of_aarch64_run(tmp_path: Path, cpu: str, ran: str) -> None:
+    """Built for aarch64, the chains run on its AES instructions, and a round computes what one on x86 does."""
+    emulator = require("qemu-aarch64-static")
+
+    output = subprocess.run(
+        [emulator, "-cpu", cpu, program(tmp_path, "aarch64-linux-gnu-gcc"), "try"], capture_output=True, check=True
+    )
+
+    assert output.stdout.decode() == f"{ran} 0 {AESENC}"
+
+
+def test_no_loop_touches_memory(tmp_path: Path) -> None:
+    """The compiled loops hold no memory operand, which would time the cache instead of the instruction."""
+    objdump = require("objdump")
+    require("cc")
+    shared = str(tmp_path / "chains.so")
+    subprocess.run(["cc", "-std=c11", "-O2", "-shared", "-fPIC", *SOURCES, "-o", shared], check=True)
+    listing = subprocess.run([objdump, "-d", "--no-show-raw-insn", shared], capture_output=True, check=True, text=True)
+
+    loops = [part for part in listing.stdout.split("\n\n") if "_chain>:" in part]
+    instructions_ = [line.split("\t")[1].strip() for part in loops for line in part.splitlines()[1:] if "\t" in line]
+    assert len(loops) == 6
+    timed = [line for line in instructions_ if line.startswith(("aes", "vaes", "add"))]
+    assert len(timed) == 100 + 4 * 120 + 100
+    assert not [line for line in timed if "(" in line]
+
+
+async def test_the_hypervisors_signature_is_asked_of_the_cpu() -> None:
+    """A child reads CPUID: a signature of printable text on a virtual machine, nothing on bare metal."""
+    signature = await instructions.hypervisor_signature()
+
+    assert signature.isprintable()
+    assert bool(signature) == ("hypervisor" in (flags() or ()))
+
+
+async def test_a_working_instruction_is_found() -> None:
+    """The sacrificial child finds the AES instruction of a CPU that has it."""
+    assert await instructions.aes_works() is ("aes" in (flags() or ()))
+
+
+async def test_an_illegal_instruction_means_absent() -> None:
+    """A child that dies by SIGILL says that there is no such instruction; any other death says nothing."""
+    assert await instructions.aes_works("import os, signal; os.kill(os.getpid(), signal.SIGILL)") is False
+    assert await instructions.aes_works("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)") is None
+    assert await instructions.aes_works("print('0 wrong')") is None
