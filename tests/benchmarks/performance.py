@@ -5,6 +5,8 @@ Run: python -m tests.benchmarks.performance [cost] [daemon] [openssl]     (all t
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import re
@@ -18,11 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aes_exporter import paths
-from aes_exporter.capabilities import architecture
+from aes_exporter import rounds
+from aes_exporter.config import load
+from aes_exporter.host import read
+from tests.benchmarks import openssl
 
 PROGRAM = (sys.executable, "-m", "aes_exporter")
-SIZES = (16, 64, 256, 1024, 8192, 16384)
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,6 +45,17 @@ def cost() -> None:
         flags = [f"--benchmark.engine={engine}" for engine in engines]
         seconds = [bench(*flags)["run"]["cpu_seconds"] for _ in range(5)]
         row(f"CPU of a default run, {' and '.join(engines)}", f"{statistics.median(seconds):.2f} s", f"{goal} s")
+    burst()
+
+
+def burst() -> None:
+    """How long a round of a default run takes, which is how long the CPU is taken at a time."""
+    ends = [time.monotonic()]
+    plan = load("bench", {}, {}).plan
+    asyncio.run(rounds.measure(plan, read(), progress=lambda _done, _planned: ends.append(time.monotonic())))
+    lengths = sorted(end - start for start, end in itertools.pairwise(ends[1:]))
+    row("burst of a default run, median", f"{statistics.median(lengths) * 1e3:.0f} ms", "60 ms")
+    row("burst of a default run, 95 % below", f"{lengths[len(lengths) * 95 // 100] * 1e3:.0f} ms", "60 ms")
 
 
 @contextmanager
@@ -100,32 +114,17 @@ def served(port: int = 10799) -> None:
         row("idle daemon, resident memory", f"{resident_megabytes(process.pid):.1f} MB", "40 MB")
 
 
-def openssl_speed(algorithm: str, operation: str, size: int, environment: dict[str, str]) -> float:
-    """Return bytes per second of one `openssl speed` of a second."""
-    decrypt = ("-decrypt",) if operation == "decrypt" else ()
-    command = ("openssl", "speed", "-elapsed", "-mr", "-seconds", "1", "-bytes", str(size), *decrypt, "-evp", algorithm)
-    output = subprocess.run(command, capture_output=True, check=True, env=environment, text=True).stdout
-    match = re.search(r"^\+F:\d+:[^:]+:([\d.]+)", output, re.MULTILINE)
-    assert match, output
-    return float(match[1])
-
-
 def against_openssl() -> None:
     """Every libcrypto cell over the best of three `openssl speed` runs (six at 16 bytes) in the same minutes."""
     results = bench("--benchmark.engine=libcrypto")["results"]
     ours = {(each["algorithm"], each["operation"], each["path"], each["block_size"]): each for each in results}
-    print("\n| exporter over `openssl speed` |", " | ".join(map(str, SIZES)), "|")
-    print("|---" * (len(SIZES) + 1) + "|")
+    print("\n| exporter over `openssl speed` |", " | ".join(map(str, openssl.SIZES)), "|")
+    print("|---" * (len(openssl.SIZES) + 1) + "|")
     ratios = []
-    for algorithm, operation, path, _ in dict.fromkeys((*key[:3], 0) for key in ours):
-        environment = paths.environment(path, architecture(), os.environ)
-        assert isinstance(environment, dict)
-        line = []
-        for size in SIZES:
-            tries = [openssl_speed(algorithm, operation, size, environment) for _ in range(6 if size == 16 else 3)]
-            line.append(ours[algorithm, operation, path, size]["bytes_per_second"] / max(tries))
+    for row_of in dict.fromkeys(key[:3] for key in ours):
+        line = [ours[*row_of, size]["bytes_per_second"] / openssl.best(*row_of, size) for size in openssl.SIZES]
         ratios += line
-        print(f"| {algorithm} {operation}, {path} |", " | ".join(f"{ratio:.3f}" for ratio in line), "|", flush=True)
+        print(f"| {' '.join(row_of)} |", " | ".join(f"{ratio:.3f}" for ratio in line), "|", flush=True)
     row("\nlowest of all", f"{min(ratios):.3f}", "0.95")
 
 
