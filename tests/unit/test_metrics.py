@@ -22,6 +22,7 @@ from aes_exporter import exposition, metrics
 from aes_exporter.model import Host, Lane, Library, Reason, Snapshot
 from tests.refresh import GENERATED, GOLDEN, generate
 from tests.snapshots import (
+    CELLS,
     FRESH,
     HARDWARE,
     HOST,
@@ -32,6 +33,7 @@ from tests.snapshots import (
     SNAPSHOT,
     SOFTWARE,
     measurement,
+    run,
 )
 from tests.tools import require
 
@@ -294,3 +296,15 @@ def test_help_texts_warn_where_a_figure_misleads() -> None:
     assert "Python binding" in texts["aes_throughput_bytes_per_second"]
     assert "container" in texts["aes_engine_info"]
     assert texts["aes_speedup_ratio"].endswith("Cached; last run.")
+
+
+def test_the_fleet_profile_has_under_150_series() -> None:
+    """With one engine, three block sizes, and without what the README drops, a host has fewer than 150 series."""
+    cells = tuple(cell for cell in CELLS if cell.block_size in (16, 1024, 8192))
+    lanes = (HARDWARE, SOFTWARE)
+    small = replace(FRESH, lanes=lanes).ended(run({lane: measurement(lane, cells) for lane in lanes}))
+
+    lines = generate_latest(exposition.registry(lambda: small)).decode().splitlines()
+
+    dropped = ("#", "aes_cycles_per_byte", "aes_implementation_info")
+    assert sum(not line.startswith(dropped) for line in lines) < 150
