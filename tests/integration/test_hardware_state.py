@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,12 +15,16 @@ import pytest
 
 from aes_exporter import host, paths, rounds, workers
 from aes_exporter.explanation import explain
+from aes_exporter.host import instructions
 from aes_exporter.model import Exemption, Failure, Host, Lane, Measurement, NotApplicable, Reason, Run
 from aes_exporter.state import State, states
+from aes_exporter.worker import compiled
 from aes_exporter.workers import Worker
 from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, SOFTWARE, flags
+from tests.tools import require
 
 FORCED = Lane(engine="libcrypto", path="forced")
+PYTHON = os.path.realpath(sys.executable)
 MASK = "~0x200000200000000:~0:~0:~0:~0"
 HOST = Host(architecture=MACHINE, flags=flags())
 BARE = Host(architecture=MACHINE, flags=(flags() or frozenset()) - {"aes"}, hypervisor="KVM")
@@ -131,3 +137,56 @@ async def test_failed() -> None:
     assert outcome.reason is Reason.TIMEOUT
     assert states(run, where) == {"libcrypto": State.FAILED}
     assert "could not be measured (timeout)" in sentence(run, where)
+
+
+def emulated(cpu: str) -> rounds.Start:
+    """Return a start of real workers on an emulated CPU."""
+    command = (require("qemu-x86_64-static"), "-cpu", cpu, PYTHON, *workers.COMMAND[1:])
+
+    def start(environment: Mapping[str, str]) -> AbstractAsyncContextManager[Worker]:
+        return workers.start(environment, command=command, reply_seconds=60)
+
+    return start
+
+
+async def emulated_instruction(cpu: str, folder: Path) -> bool | None:
+    """Try the instruction on an emulated CPU, as the daemon does on the real one; a core file may be left in `folder`."""
+    process = await asyncio.create_subprocess_exec(
+        *(require("qemu-x86_64-static"), "-cpu", cpu, PYTHON, "-I", "-c", instructions._TRY_AES, str(compiled.FILE)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=folder,
+    )
+    output, _ = await process.communicate()
+    if process.returncode == -signal.SIGILL:
+        return False
+    return output.strip() == instructions._AES_WORKS
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("cpu", ["Nehalem", "qemu64"])
+async def test_absent_on_an_emulated_cpu_without_aes(cpu: str, tmp_path: Path) -> None:
+    """On CPUs whose CPUID has no AES, libcrypto's words and a dying child agree; masked software is still measured."""
+    where = Host(architecture=MACHINE, flags=frozenset())
+    plan = replace(PLAN, cells=PLAN.cells[:6:5])
+
+    run = await rounds.measure(plan, where, start=emulated(cpu), aes_works=lambda: emulated_instruction(cpu, tmp_path))
+
+    assert run.outcomes[HARDWARE] == NotApplicable(reason=Exemption.NO_HARDWARE)
+    assert run.hidden is False
+    assert states(run, where) == {"libcrypto": State.ABSENT}
+    assert isinstance(run.outcomes[SOFTWARE], Measurement)
+
+
+@pytest.mark.timeout(180)
+async def test_an_emulated_cpu_with_aes_is_measured() -> None:
+    """On an emulated Westmere the words show AES, and the hardware path is measured by its aesni code."""
+    run = await rounds.measure(
+        replace(PLAN, cells=PLAN.cells[:6:5], lanes=(HARDWARE,)), HOST, start=emulated("Westmere")
+    )
+
+    hardware = run.outcomes[HARDWARE]
+    assert isinstance(hardware, Measurement)
+    assert {"aes", "pclmulqdq"} <= set(hardware.cpu_flags)
+    assert "avx" not in hardware.cpu_flags
+    assert {figure.implementation for figure in hardware.figures} == {"aesni"}

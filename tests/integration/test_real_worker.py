@@ -259,3 +259,17 @@ async def test_one_hung_worker_does_not_stop_the_others() -> None:
         assert isinstance(outcome, Failure)
         assert outcome.reason is Reason.TIMEOUT
     assert run.rounds == 5
+
+
+@needs_x86
+async def test_the_path_table_is_another_baseline() -> None:
+    """With SSSE3 masked, too, the table code runs, and there is a speed-up against it beside that against software."""
+    table = Lane(engine="libcrypto", path="table")
+
+    run = await rounds.measure(replace(PLAN, lanes=(HARDWARE, SOFTWARE, table)), Host(architecture=MACHINE))
+
+    outcome = run.outcomes[table]
+    assert isinstance(outcome, Measurement)
+    assert not {"aes", "pclmulqdq", "ssse3"} & set(outcome.cpu_flags)
+    assert {figure.implementation for figure in outcome.figures} <= {"table", "unknown"}
+    assert {speedup.baseline for speedup in run.speedups()} == {"software", "table"}
