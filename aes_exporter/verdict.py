@@ -31,6 +31,9 @@ PROOF_BLOCK_SIZE = 1024
 HARDWARE_SHARE = 1 / 1.5
 """A path that reaches this share of the limit of the AES instructions in its median cell uses them."""
 
+HONEST_SHARE = 1.05
+"""Above this share it is no limit: the CPU is emulated, and plain code may be faster than its AES instructions."""
+
 
 def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure | NotApplicable | None:
     """Return why a lane cannot be measured, by the words its library read back; None if nothing speaks against it."""
@@ -71,7 +74,7 @@ def unmasked(
     the mask is proven by the ratio to the hardware path, unless that is slow, too: then there was nothing to mask.
     """
     share = share_of_limit(masked, silicon) if lane.engine == "libcrypto" else None
-    if share is not None and share >= HARDWARE_SHARE:
+    if share is not None and HARDWARE_SHARE <= share <= HONEST_SHARE:
         return _ineffective(f"it reaches {share:.0%} of what AES instructions allow on this CPU")
     hardware = outcomes.get(Lane(engine=lane.engine, path="hardware"))
     if proven or isinstance(hardware, NotApplicable):

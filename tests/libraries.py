@@ -55,6 +55,17 @@ def fips_module() -> Path:
     return _from_debian("usr/lib/*/ossl-modules/fips.so")
 
 
+def arm64_root() -> Path:
+    """Return a folder with Debian's Python and libcrypto for aarch64, as emulators of single programs want it."""
+    mmdebstrap = require("mmdebstrap")
+
+    def fill(folder: Path) -> None:
+        options = ("--mode=root", "--variant=extract", "--arch=arm64", "--include=python3,libssl3,libc6")
+        _run(mmdebstrap, *options, "bookworm", str(folder / "root"), seconds=240)
+
+    return _fetched("debian-bookworm-arm64", fill, "root")
+
+
 def _from_wheel(requirement: str, sha256: str, pattern: str) -> Path:
     def fill(folder: Path) -> None:
         (folder / "pinned.txt").write_text(f"{requirement} --hash=sha256:{sha256}\n")
@@ -107,9 +118,9 @@ def _fetched(name: str, fill: Callable[[Path], None], pattern: str) -> Path:
     return found
 
 
-def _run(*command: str, folder: Path | None = None) -> None:
+def _run(*command: str, folder: Path | None = None, seconds: float = _SECONDS) -> None:
     try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=_SECONDS)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=seconds)
     except subprocess.CalledProcessError as error:
         _unavailable(f"{Path(command[0]).name} failed: {error.stderr.strip()[-200:]}")
     except subprocess.TimeoutExpired as error:

@@ -375,6 +375,16 @@ async def test_software_at_hardware_speed_is_an_ineffective_mask_whatever_the_wo
     assert isinstance(run.outcomes[HARDWARE], Measurement)
 
 
+async def test_a_limit_that_software_beats_is_none() -> None:
+    """On an emulated CPU plain code may outrun the AES instructions: then the words decide alone."""
+    names = ("clock", "cbc", "encrypt", "decrypt")
+    stage = Stage(hardware={"chains": names, "wall_ns": 400}, software={"wall_ns": 290})
+
+    run = await stage.run()
+
+    assert isinstance(run.outcomes[SOFTWARE], Measurement)
+
+
 async def test_hidden_instructions_are_measured_with_the_bit_set() -> None:
     """Where the words show no AES and the instruction works all the same, a forced lane shows what is lost."""
     stage = Stage(hardware={"words": WORDS[SOFTWARE]}, aes_works=True)
