@@ -22,7 +22,7 @@ from aes_exporter.worker.messages import Slice
 try:
     from cryptography.hazmat.bindings import _rust
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-except Exception as error:  # whatever a broken installation raises, pyo3's panics among it
+except BaseException as error:  # whatever a broken installation raises; a panic of its Rust part is no Exception
     raise EngineError(Reason.ENGINE_UNAVAILABLE, f"cannot import the cryptography package: {error}") from error
 
 _PADDING = 15  # update_into asks for this much room behind the data
