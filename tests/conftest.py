@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 import aes_exporter
+import tests.tools  # noqa: F401 (before anything reads the environment)
 
 PACKAGE = Path(aes_exporter.__file__).parent
 

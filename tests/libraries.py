@@ -13,11 +13,8 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-from tests.tools import require
+from tests.tools import require, unavailable
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "aes-exporter-tests"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -82,7 +79,7 @@ def _from_debian(pattern: str) -> Path:
     """Fetch packages of a fixed Debian release, by an apt that leaves the system's own lists and cache alone."""
     apt, dpkg = require("apt-get"), require("dpkg")
     if not KEYRING.exists():
-        _unavailable(f"the keys of Debian's archive are not at {KEYRING}")
+        unavailable(f"the keys of Debian's archive are not at {KEYRING}")
 
     def fill(folder: Path) -> None:
         (folder / "sources.list").write_text(SOURCE)
@@ -122,12 +119,6 @@ def _run(*command: str, folder: Path | None = None, seconds: float = _SECONDS) -
     try:
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=seconds)
     except subprocess.CalledProcessError as error:
-        _unavailable(f"{Path(command[0]).name} failed: {error.stderr.strip()[-200:]}")
+        unavailable(f"{Path(command[0]).name} failed: {error.stderr.strip()[-200:]}")
     except subprocess.TimeoutExpired as error:
-        _unavailable(str(error))
-
-
-def _unavailable(reason: str) -> NoReturn:
-    if os.environ.get("AES_EXPORTER_REQUIRE_TOOLS") == "1":
-        pytest.fail(f"{reason}, and AES_EXPORTER_REQUIRE_TOOLS=1 asks for it")
-    pytest.skip(reason)
+        unavailable(str(error))

@@ -104,8 +104,8 @@ def test_help(arguments: tuple[str, ...]) -> None:
         (("bench", "--web.telemetry-path=/m"), {}, "--web.telemetry-path: not a flag of bench"),
         (
             (),
-            {"AES_EXPORTER_BENCHMARK_PATH": "hardware,table"},
-            "AES_EXPORTER_BENCHMARK_PATH: expected hardware or software, got 'table'",
+            {"AES_EXPORTER_BENCHMARK_PATH": "hardware,tables"},
+            "AES_EXPORTER_BENCHMARK_PATH: expected hardware, software, table or forced, got 'tables'",
         ),
         (
             ("--config.check", "--benchmark.rounds=few"),
