@@ -124,6 +124,7 @@ def patient(folder: Path, *flags: str, wrapper: tuple[str, ...] = ()) -> Iterato
 def ends(subject: Daemon, number: signal.Signals = signal.SIGTERM, pid: int | None = None) -> bool:
     """Whether a daemon ends with 0 within two seconds of a signal, and no process of its is left."""
     workers = children(pid or subject.process.pid)
+    assert "msg=stopping" not in subject.log.read_text()
     began = time.monotonic()
     os.kill(pid or subject.process.pid, number)
     code = subject.process.wait(10)

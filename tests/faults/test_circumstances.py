@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,14 @@ from tests.tools import require
 
 NOBODY = "64999"  # of whom there is no other process whose number would count
 CPU = str(max(os.sched_getaffinity(0)))
+
+DEAF = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD):
+    signal.signal(number, signal.SIG_IGN)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 def shell(script: str) -> tuple[str, ...]:
@@ -79,21 +86,14 @@ CIRCUMSTANCES = {
     "a small stack": Circumstance(wrapper=shell("ulimit -s 512")),
     "files of no size": Circumstance(wrapper=shell("trap '' XFSZ; ulimit -f 100")),
     "umask 777": Circumstance(wrapper=shell("umask 777")),
-    "signals ignored and blocked by the parent": Circumstance(
-        wrapper=(
-            sys.executable,
-            "-c",
-            "import os, signal as s, sys; s.pthread_sigmask(s.SIG_BLOCK, [15, 1, 2]);"
-            "[s.signal(n, s.SIG_IGN) for n in (1, 2, 13, 15, 17)]; os.execvp(sys.argv[1], sys.argv[1:])",
-        )
-    ),
+    "signals ignored and blocked by the parent": Circumstance(wrapper=(sys.executable, "-c", DEAF)),
 }
 
 
 @pytest.fixture
 def started(circumstance: Circumstance, tmp_path: Path) -> Iterator[Daemon]:
-    if circumstance.wrapper:
-        require(circumstance.wrapper[0])
+    for program in circumstance.wrapper[:1]:
+        require(program)
     if circumstance.privileged and not permitted(circumstance):
         pytest.skip("this user, or this container, may not do that")
     with ExitStack() as stack:
@@ -102,8 +102,7 @@ def started(circumstance: Circumstance, tmp_path: Path) -> Iterator[Daemon]:
                 tmp_path,
                 *OFTEN,
                 *circumstance.flags,
-                wrapper=tuple(shutil.which(word) or word for word in circumstance.wrapper[:1])
-                + circumstance.wrapper[1:],
+                wrapper=circumstance.wrapper,
                 environment=circumstance.environment,
             )
         )

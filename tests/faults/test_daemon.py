@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes.util
-import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -21,10 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemons import daemon
-from tests.faults.subjects import LANES, OFTEN, PATIENCE, Patient, copied, ends, patient, replace
+from tests.faults.subjects import LANES, PATIENCE, Patient, copied, patient
 from tests.faults.test_circumstances import CIRCUMSTANCES, NOBODY, permitted
-from tests.processes import descriptors
 from tests.tools import require
 
 HARDWARE = "engine=libcrypto path=hardware"
@@ -169,9 +164,7 @@ def real_libcrypto() -> Path:
 
 
 LIBRARIES = {
-    "removed": Replacement(
-        happens=Path.unlink, reason="engine_unavailable", detail="No such file or directory"
-    ),
+    "removed": Replacement(happens=Path.unlink, reason="engine_unavailable", detail="No such file or directory"),
     "half written": Replacement(
         happens=lambda file: renamed(file, file.read_bytes()[:100_000]), reason="signal", detail="ended by SIGBUS"
     ),
@@ -271,7 +264,7 @@ def test_the_package_is_upgraded_on_disk(tmp_path: Path) -> None:
         re_versioned(package, "99.0.0")
         assert "restart it" in subject.wait_for_failure("version_mismatch")
     with patient(tmp_path) as restarted:
-        assert restarted.daemon.value('aes_exporter_build_info{python_version="%s",version="99.0.0"}' % PYTHON) == 1
+        assert restarted.daemon.value(f'aes_exporter_build_info{{python_version="{PYTHON}",version="99.0.0"}}') == 1
 
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
@@ -281,9 +274,10 @@ PYTHON = ".".join(map(str, sys.version_info[:3]))
 
 
 def test_a_full_disk_under_the_output(tmp_path: Path) -> None:
-    """bench says in one line that the disk is full, ends with 1, and leaves the old file whole and nothing beside it."""
+    """bench says in one line that the disk is full and ends with 1; the old file is whole, and nothing is beside it."""
     script = (
-        'mount -t tmpfs -o size=16k none "$1" && echo old > "$1/file" && dd if=/dev/zero of="$1/full" bs=1k 2>/dev/null;'
+        'mount -t tmpfs -o size=16k none "$1" && echo old > "$1/file" && '
+        'dd if=/dev/zero of="$1/full" bs=1k 2>/dev/null;'
         'shift; "$@"; echo $?; cd "$0"; cat file; ls -A'
     )
     flags = ("--benchmark.rounds=5", "--benchmark.slice=100us", "--benchmark.engine=libcrypto", "--format=json")

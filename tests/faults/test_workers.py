@@ -116,7 +116,7 @@ def test_one_worker_hangs_while_the_others_deliver(subject: Patient) -> None:
 
 @pytest.mark.timeout(180)
 def test_a_cpu_is_taken_offline(subject: Patient) -> None:
-    """If the CPU that the first worker chose is gone for the second, that one is not pinned, is measured, and says so."""
+    """If the CPU that the first worker chose is gone for the second, that one is measured unpinned, and says so."""
     subject.break_workers(
         "if stage == 'after Hello' and path == 'software':\n"
         "    def refuse(pid, cpus): raise OSError(22, 'Invalid argument')\n"
