@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Run the program and end the process with its exit code: the console script."""
+    """Run the program and end the process with its exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # started with ">&-"
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
@@ -107,10 +107,17 @@ def _discard_unwritable(stream: TextIO) -> None:
 def _serve(settings: Config) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a script
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
+        _admit_signals()
         return _write("The configuration is valid.") if settings.check else _listen(settings)
     except KeyboardInterrupt:  # before the event loop looked after signals
         return 0
+
+
+def _admit_signals() -> None:
+    """Let in the signals that __main__ had wait, and those that the parent process had blocked."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 def _listen(settings: Config) -> int:
@@ -221,6 +228,7 @@ def _bench(settings: Config) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored, as in a script's background
     signal.signal(signal.SIGTERM, terminate)
     try:
+        _admit_signals()
         known, run = asyncio.run(_measure_once(settings))
         _deliver(_rendered(settings.format, known, run), settings.output)
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs
@@ -117,12 +118,10 @@ def application(
     Whatever fails while it answers is a 500 for that request, logged once for each type of error.
     """
     logged: set[type[Exception]] = set()
-    rendering = asyncio.Lock()
+    scrapes = _Scrapes(registry)
 
     async def metrics(request: Request) -> Response:
-        async with rendering:
-            await asyncio.sleep(0)  # one in a turn of the loop, so that a crowd of scrapes holds up nothing else
-            return _exposition(registry, request)
+        return await scrapes.answer(_wish(request))
 
     async def landing(_: Request) -> Response:
         return HTMLResponse(page(), headers=_PAGE_HEADERS)
@@ -152,16 +151,51 @@ def application(
     return app
 
 
-def _exposition(registry: CollectorRegistry, request: Request) -> Response:
-    """Render the registry in the format, with the compression and for the names that the client asks for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """How a client wants its scrape: which metrics (all if none is named), in which format, compressed or not."""
+
+    names: tuple[str, ...]
+    content_type: str
+    encoder: Callable[[Any], bytes] = field(compare=False)  # made anew for each client; the type tells which
+    gzip: bool
+
+
+def _wish(request: Request) -> _Wish:
     encoder, content_type = _encoder(",".join(request.headers.getlist("accept")))
-    names = parse_qs(request.scope["query_string"].decode("latin-1")).get("name[]")
-    body = encoder(registry.restricted_registry(names) if names else registry)
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-    if _accepts_gzip(",".join(request.headers.getlist("accept-encoding"))):
-        body = gzip.compress(body, compresslevel=6, mtime=0)
-        headers["Content-Encoding"] = "gzip"
-    return Response(body, headers=headers)
+    return _Wish(
+        names=tuple(parse_qs(request.scope["query_string"].decode("latin-1")).get("name[]", ())),
+        encoder=encoder,
+        content_type=content_type,
+        gzip=_accepts_gzip(",".join(request.headers.getlist("accept-encoding"))),
+    )
+
+
+class _Scrapes:
+    """Renders one scrape in a turn of the loop, for all who have wished for it by then.
+
+    So a crowd of scrapes neither costs more than a few nor holds up anything else.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._rendering = asyncio.Lock()
+        self._awaited: dict[_Wish, asyncio.Task[bytes]] = {}
+
+    async def answer(self, wish: _Wish) -> Response:
+        if wish not in self._awaited:
+            self._awaited[wish] = asyncio.create_task(self._rendered(wish))
+        body = await asyncio.shield(self._awaited[wish])
+        headers = {"Content-Type": wish.content_type, "Vary": "Accept, Accept-Encoding"}
+        return Response(body, headers={**headers, "Content-Encoding": "gzip"} if wish.gzip else headers)
+
+    async def _rendered(self, wish: _Wish) -> bytes:
+        async with self._rendering:
+            await asyncio.sleep(0)
+            del self._awaited[wish]  # who comes from now on gets a newer one
+            registry = self._registry
+            body = wish.encoder(registry.restricted_registry(wish.names) if wish.names else registry)
+            return gzip.compress(body, compresslevel=6, mtime=0) if wish.gzip else body
 
 
 def _encoder(accept: str) -> tuple[Callable[[Any], bytes], str]:

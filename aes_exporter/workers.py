@@ -7,16 +7,16 @@ here knows what is measured or why.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from aes_exporter import __version__
+from aes_exporter import __version__, offspring
 from aes_exporter.model import Reason
+from aes_exporter.offspring import Child
 from aes_exporter.worker import messages
 from aes_exporter.worker.messages import Message, MessageError, Ready, Refusal, Setup, Slices, Turn
 
@@ -44,11 +44,8 @@ class WorkerError(Exception):
 class Worker:
     """A living worker process. Obtain one from `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, reply_seconds: float) -> None:
-        self._process = process
-        self._requests = cast(asyncio.StreamWriter, process.stdin)
-        self._replies = cast(asyncio.StreamReader, process.stdout)
-        self._complaints = cast(asyncio.StreamReader, process.stderr)
+    def __init__(self, child: Child, reply_seconds: float) -> None:
+        self._child = child
         self._reply_seconds = reply_seconds
         self._stderr = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
@@ -56,7 +53,7 @@ class Worker:
     @property
     def pid(self) -> int:
         """Process number, for logs and tests."""
-        return self._process.pid
+        return self._child.pid
 
     async def set_up(self, setup: Setup) -> Ready:
         """Greet the worker and have it prepare its cells. Raises WorkerError."""
@@ -73,22 +70,19 @@ class Worker:
 
     async def end(self) -> None:
         """Kill the process unless it has ended, and reap it."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        await self._process.wait()
+        await self._child.end()
         self._drain.cancel()
         with suppress(asyncio.CancelledError):
             await self._drain
 
     async def _ask(self, message: Message, decode: Callable[[bytes], _Reply]) -> _Reply:
-        with suppress(ConnectionError):  # a worker that is gone says why below
-            self._requests.write(messages.encode(message))
+        self._child.write(messages.encode(message))
         return await self._read(decode)
 
     async def _read(self, decode: Callable[[bytes], _Reply]) -> _Reply:
         try:
             async with asyncio.timeout(self._reply_seconds):
-                line = await self._replies.readline()
+                line = await self._child.stdout.readline()
                 if not line.endswith(b"\n"):
                     raise await self._obituary(line)
         except TimeoutError:
@@ -104,7 +98,7 @@ class Worker:
 
     async def _obituary(self, remainder: bytes) -> WorkerError:
         """Return what ended a worker whose output has ended."""
-        code = await self._process.wait()
+        code = await self._child.wait()
         await self._drain
         if code < 0:
             return WorkerError(Reason.SIGNAL, f"ended by {_signal_name(-code)}{self._last_words()}")
@@ -114,7 +108,7 @@ class Worker:
 
     async def _drain_stderr(self) -> None:
         """Keep reading, so that a worker that floods its standard error never blocks; remember the end of it."""
-        while chunk := await self._complaints.read(65536):
+        while chunk := await self._child.stderr.read(65536):
             self._stderr = (self._stderr + chunk)[-_STDERR_TAIL:]
 
     def _last_words(self) -> str:
@@ -130,28 +124,16 @@ async def start(
     command: tuple[str, ...] = COMMAND,
     reply_seconds: float = REPLY_SECONDS,
 ) -> AsyncIterator[Worker]:
-    """Start a worker with exactly this environment; it is dead and reaped on every way out.
-
-    It gets a session of its own, so that a terminal's Ctrl-C reaches the daemon only. Raises WorkerError.
-    """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            env=dict(environment),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=messages.MAX_LINE,
-            cwd=os.sep,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise WorkerError(Reason.SPAWN_FAILED, f"cannot start {command[0] or 'Python'}: {error.strerror}") from error
-    worker = Worker(process, reply_seconds)
-    try:
+    """Start a worker with exactly this environment; it is dead and reaped on every way out. Raises WorkerError."""
+    async with AsyncExitStack() as stack:
+        try:
+            child = await stack.enter_async_context(offspring.start(command, environment, limit=messages.MAX_LINE))
+        except OSError as error:
+            detail = f"cannot start {command[0] or 'Python'}: {error.strerror}"
+            raise WorkerError(Reason.SPAWN_FAILED, detail) from error
+        worker = Worker(child, reply_seconds)
+        stack.push_async_callback(worker.end)
         yield worker
-    finally:
-        await worker.end()
 
 
 def _accepted(reply: _Reply | Refusal) -> _Reply:

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,22 @@ class Daemon:
     def metrics(self) -> str:
         return self.get("/metrics")[1]
 
+    def value(self, series: str) -> float | None:
+        """Return the value of a series of the latest scrape, by its name and labels as they are written there."""
+        match = re.search(rf"^{re.escape(series)} (\S+)$", self.metrics(), re.MULTILINE)
+        return float(match[1]) if match else None
+
+    def failures(self, lane: str, reason: str) -> float:
+        """Return how often a lane such as "libcrypto/hardware" failed for a reason."""
+        engine, path = lane.split("/")
+        labels = f'engine="{engine}",path="{path}",reason="{reason}"'
+        return self.value(f"aes_exporter_failures_total{{{labels}}}") or 0.0
+
+    def up(self, lane: str) -> bool:
+        """Return whether the latest run measured a lane."""
+        engine, path = lane.split("/")
+        return self.value(f'aes_exporter_path_up{{engine="{engine}",path="{path}"}}') == 1
+
     def wait_until(self, condition: Callable[[], bool], seconds: float = 15) -> None:
         """Wait for a condition; fail with the log if it does not come or the daemon ends."""
         deadline = time.monotonic() + seconds
@@ -70,11 +86,15 @@ class Daemon:
 
 @contextmanager
 def daemon(
-    folder: Path, *flags: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *flags: str,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
 ) -> Iterator[Daemon]:
-    """Start a daemon on a free port of the loopback; its log goes to a file below `folder`."""
+    """Start a daemon on a free port of the loopback, by way of the `wrapper` command; its log goes below `folder`."""
     log = folder / "daemon.log"
-    command = (python, "-m", "aes_exporter", "--web.listen-address=127.0.0.1:0", *flags)
+    command = (*wrapper, python, "-m", "aes_exporter", "--web.listen-address=127.0.0.1:0", *flags)
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stderr=stream, cwd=folder, env=environment)
     try:

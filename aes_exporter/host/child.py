@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
+import subprocess
 import sys
-from contextlib import suppress
-from typing import cast
+
+from aes_exporter import offspring
 
 _LIMIT = 64 << 10  # bytes
 _DEADLINE = 10.0  # seconds; the slowest question, py-cpuinfo's, takes 1.3 on a fast CPU
@@ -19,21 +19,11 @@ async def run(code: str, *arguments: str) -> tuple[int, bytes]:
     Raises OSError if it cannot be started, TimeoutError past ten seconds, ValueError for more than 64 KiB. The child
     and all that it started are dead on every way out, being cancelled included.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-I", "-c", code, *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=_environment(),
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_DEADLINE):
-            output = await _output(process)
-            return await process.wait(), output
-    finally:
-        await _end(process)
+    command = (sys.executable, "-I", "-c", code, *arguments)
+    quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    async with offspring.start(command, _environment(), limit=_LIMIT, **quiet) as child, asyncio.timeout(_DEADLINE):
+        output = await _output(child.stdout)
+        return await child.wait(), output
 
 
 def _environment() -> dict[str, str]:
@@ -42,21 +32,9 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **inherited}
 
 
-async def _output(process: asyncio.subprocess.Process) -> bytes:
+async def _output(stdout: asyncio.StreamReader) -> bytes:
     try:
-        await _stdout(process).readexactly(_LIMIT)
+        await stdout.readexactly(_LIMIT)
     except asyncio.IncompleteReadError as end:
         return end.partial
     raise ValueError(f"output of {_LIMIT} bytes or more")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill and reap the child with all that it started, which is a session of its own and may outlive it."""
-    if process.returncode is None or not _stdout(process).at_eof():
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    await process.communicate()
-
-
-def _stdout(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    return cast(asyncio.StreamReader, process.stdout)  # not None, because a pipe was asked for

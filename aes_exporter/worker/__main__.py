@@ -1,7 +1,7 @@
 """The worker program: sets its cells up, proves them, and measures a slice of each whenever it is asked.
 
 Standard input and output are the channel to the daemon; whatever a library prints goes to standard error instead. It
-ends at the end of its input.
+ends at the end of its input, and with the daemon.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aes_exporter.worker import compiled, messages
 from aes_exporter.worker.answers import known_answer, to_prove
 from aes_exporter.worker.chains import Chains
 from aes_exporter.worker.engines import Engine, EngineError, Operation, load
+from aes_exporter.worker.lifeline import die_with_parent
 from aes_exporter.worker.measure import calibrate, take_turn
 from aes_exporter.worker.messages import Hello, Message, Ready, Refusal, Setup, Slices
 from aes_exporter.worker.placement import settle
@@ -88,6 +89,7 @@ def _chains() -> Chains | None:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the daemon's to handle
+    die_with_parent()
     gc.disable()
     channel = Channel.take_standard_streams()
     channel.send(Hello(version=__version__))

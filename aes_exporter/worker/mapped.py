@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 _MAPS = Path("/proc/self/maps")
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+)(?: \S+){4} +(\S.*)")  # permissions, offset, device, inode; the file
 
 
 def mapped_file(address: int, maps: Path = _MAPS) -> str:
@@ -21,11 +23,9 @@ def mapped_library(name: str, maps: Path = _MAPS) -> str:
 def _mappings(maps: Path) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and file of each mapping that has a file."""
     try:
-        lines = maps.read_text(errors="replace").splitlines()
+        lines = maps.read_text(errors="replace").split("\n")
     except OSError:
         return
     for line in lines:
-        fields = line.split(None, 5)  # bounds, permissions, offset, device, inode, path
-        if len(fields) == 6:
-            start, _, end = fields[0].partition("-")
-            yield int(start, 16), int(end, 16), fields[5]
+        if match := _MAPPING.match(line):
+            yield int(match[1], 16), int(match[2], 16), match[3]

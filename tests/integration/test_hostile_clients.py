@@ -26,6 +26,7 @@ from aes_exporter.server import Server, application, listen
 
 READY = b"GET /-/ready HTTP/1.1\r\nHost: x\r\n\r\n"
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+OPEN_METRICS = SCRAPE[:-2] + b"Accept: application/openmetrics-text; version=1.0.%d\r\n\r\n"
 HALF = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
 BIG = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"  # more than the kernel buffers of a client that reads nothing
 BIG_BYTES = 400_000
@@ -65,11 +66,13 @@ class Sluggish:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.scrapes = 0
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> list[Metric]:
+        self.scrapes += 1
         time.sleep(self.seconds)
         return []
 
@@ -284,16 +287,30 @@ class TestBursts:
         assert served.scrape() < 1
 
     def test_scrapes_hold_up_nothing_else(self, serve: Callable[..., Served], sluggish: Sluggish) -> None:
-        """Many scrapes at once are rendered one after the other, with everything else in between."""
+        """Many different scrapes at once are rendered one after the other, with everything else in between."""
         served = serve()
         sluggish.seconds = 0.05
         with ExitStack() as held:
             began = time.monotonic()
             served.call(time.sleep, 0.2)
-            scrapes = [held.enter_context(served.connect(SCRAPE)) for _ in range(30)]
+            scrapes = [held.enter_context(served.connect(OPEN_METRICS % version)) for version in range(30)]
             read_ready(held.enter_context(served.connect(READY)))
             assert time.monotonic() - began < 0.9  # and not after all of them, which takes 1.5 s
             assert all(read_all(scrape).startswith(b"HTTP/1.1 200 OK\r\n") for scrape in scrapes)
+
+    @pytest.mark.parametrize("scrape", [SCRAPE, OPEN_METRICS % 0], ids=["text", "OpenMetrics"])
+    def test_scrapes_are_shared(self, serve: Callable[..., Served], sluggish: Sluggish, scrape: bytes) -> None:
+        """A crowd that asks for the same at once is answered with one rendering, and who comes later with another."""
+        served = serve()
+        sluggish.seconds = 0.02
+        with ExitStack() as held:
+            served.call(time.sleep, 0.2)
+            scrapes = [held.enter_context(served.connect(scrape)) for _ in range(100)]
+            assert all(read_all(each).startswith(b"HTTP/1.1 200 OK\r\n") for each in scrapes)
+        assert sluggish.scrapes < 20
+        before = sluggish.scrapes
+        served.scrape()
+        assert sluggish.scrapes == before + 1
 
 
 class TestDeadlines:

@@ -225,8 +225,9 @@ async def test_a_worker_ends_with_its_input() -> None:
     """A worker whose daemon is gone, however it went, ends by itself."""
     async with workers.start(ENVIRONMENT) as worker:
         await worker.set_up(SETUP)
-        worker._requests.close()
-        code = await worker._process.wait()
+        assert worker._child._stdin
+        worker._child._stdin.close()
+        code = await worker._child.wait()
 
     assert code == 0
 

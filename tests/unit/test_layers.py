@@ -23,6 +23,7 @@ FLOOR_PLAN = (
     "options",
     "config",
     "usage",
+    "offspring",
     "host",
     "meter",
     "workers",
