@@ -244,6 +244,7 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1)  # a second response waits until the first was taken
         if self._tls is None:
             self.enter(transport)
         elif not self._tls.admits(transport.get_extra_info("peercert")):

@@ -41,7 +41,7 @@ def open_up(tmp_path: Path, clock: Clock) -> Callable[[str], CurrentWebConfig]:
 
 
 def test_a_change_counts_at_the_next_look(open_up: Callable[[str], CurrentWebConfig], tmp_path: Path) -> None:
-    """A changed file is read when somebody asks, whether replaced or written to, and whatever its date; else it is not."""
+    """A changed file is read when somebody asks, however it was written and whatever its date; another is not."""
     current = open_up(USERS)
     first = current()
     assert current() is first
