@@ -69,6 +69,8 @@ def listen(addresses: Sequence[Address]) -> list[socket.socket]:
             except (OSError, UnicodeError) as error:
                 raise ListenError(f"cannot listen on {address}: {_reason(error)}") from error
         stack.pop_all()
+    for sock in sockets:  # handed down to its connections; asyncio does not see that they are TCP
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sockets
 
 
