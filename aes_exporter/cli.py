@@ -20,11 +20,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from aes_exporter import __version__, config, logs, usage
 from aes_exporter.config import Config, ConfigError
 from aes_exporter.model import Host, Run, Snapshot
+
+if TYPE_CHECKING:
+    from aes_exporter.server import Server
+    from aes_exporter.web.current import CurrentWebConfig
+    from aes_exporter.web.guard import App
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +115,8 @@ def _serve(settings: Config) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         _admit_signals()
-        return _write("The configuration is valid.") if settings.check else _listen(settings)
+        web_config = _web_config(settings)
+        return _write("The configuration is valid.") if settings.check else _listen(settings, web_config)
     except KeyboardInterrupt:  # before the event loop looked after signals
         return 0
 
@@ -120,7 +126,19 @@ def _admit_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
-def _listen(settings: Config) -> int:
+def _web_config(settings: Config) -> CurrentWebConfig | None:
+    if settings.web_config is None:
+        return None
+    from aes_exporter.web.current import CurrentWebConfig
+    from aes_exporter.web.document import WebConfigError
+
+    try:
+        return CurrentWebConfig(settings.web_config)
+    except WebConfigError as error:
+        raise ConfigError(f"--web.config.file: {error}") from error
+
+
+def _listen(settings: Config, web_config: CurrentWebConfig | None) -> int:
     from aes_exporter import server
 
     try:
@@ -130,11 +148,13 @@ def _listen(settings: Config) -> int:
     with contextlib.ExitStack() as stack:
         for listening in sockets:
             stack.enter_context(listening)
-        asyncio.run(_daemon(settings, sockets))
+        asyncio.run(_daemon(settings, sockets, web_config))
     return 0
 
 
-async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
+async def _daemon(
+    settings: Config, sockets: Sequence[socket.socket], web_config: CurrentWebConfig | None = None
+) -> None:
     """Measure and serve until a signal comes."""
     from aes_exporter import exposition, host, rounds, server
     from aes_exporter.page import page
@@ -156,18 +176,19 @@ async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
         await first_run_ended.wait()
         schedule.replace_host(await host.complete(schedule.snapshot.host))
 
+    def snapshot() -> Snapshot:
+        return replace(schedule.snapshot, web_config=web_config.reading if web_config else None)
+
     state = Snapshot(host=host.read(), lanes=settings.plan.lanes, interval_seconds=settings.interval_seconds)
     schedule = Schedule(state, measure)
-    web = server.Server(
-        server.application(
-            registry=exposition.registry(lambda: schedule.snapshot),
-            telemetry_path=settings.telemetry_path,
-            healthy=schedule.healthy,
-            ready=schedule.ready,
-            page=lambda: page(schedule.snapshot, settings.telemetry_path),
-        ),
-        max_connections=_connections(settings),
+    app = server.application(
+        registry=exposition.registry(snapshot),
+        telemetry_path=settings.telemetry_path,
+        healthy=schedule.healthy,
+        ready=schedule.ready,
+        page=lambda: page(schedule.snapshot, settings.telemetry_path),
     )
+    web = _server(settings, app, web_config)
     serving = asyncio.create_task(web.serve(sockets))
     completing = asyncio.create_task(complete_host())
     schedule.start()
@@ -177,6 +198,21 @@ async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
     completing.cancel()
     web.stop()
     await asyncio.gather(schedule.stop(), serving)
+
+
+def _server(settings: Config, app: App, web_config: CurrentWebConfig | None) -> Server:
+    """Return the server of the application, behind the web config if there is one, which SIGHUP has read again."""
+    from aes_exporter import server
+
+    connections = _connections(settings)
+    if web_config is None:
+        return server.Server(app, max_connections=connections)
+    from aes_exporter.web.guard import Guard
+
+    _log.info("web config read", extra={"protections": web_config().shown()})
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, web_config.reload)
+    guard = Guard(app, web_config, open_paths=server.HEALTH_PATHS if settings.open_health else ())
+    return server.Server(guard, max_connections=connections, tls=web_config.tls)
 
 
 def _stopped_by_signal() -> asyncio.Event:

@@ -38,6 +38,8 @@ class Config:
     plan: Plan
     listen: tuple[Address, ...]
     telemetry_path: str
+    web_config: Path | None
+    open_health: bool
     max_connections: int
     check: bool
     interval_seconds: float
@@ -70,6 +72,8 @@ def load(command: Command, given: Mapping[str, Sequence[str]], environ: Mapping[
         plan=plan,
         listen=value["--web.listen-address"],
         telemetry_path=value["--web.telemetry-path"],
+        web_config=value["--web.config.file"],
+        open_health=value["--web.open-health"],
         max_connections=value["--web.max-connections"],
         check=value["--config.check"],
         interval_seconds=value["--benchmark.interval"] / SECOND,
@@ -77,7 +81,11 @@ def load(command: Command, given: Mapping[str, Sequence[str]], environ: Mapping[
         log_format=value["--log.format"],
         format=value["--format"],
         output=value["--output"],
-        warnings=(*_unknown_variables(environ), *_short_budget(settings["--benchmark.timeout"], plan)),
+        warnings=(
+            *_unknown_variables(environ),
+            *_short_budget(settings["--benchmark.timeout"], plan),
+            *_open_anyway(settings["--web.open-health"], value["--web.config.file"]),
+        ),
     )
 
 
@@ -161,6 +169,11 @@ def _short_budget(timeout: _Setting, plan: Plan) -> Iterator[str]:
     if plan.budget_seconds < plan.seconds():
         takes = math.ceil(plan.seconds())
         yield f"{timeout.source}: {timeout.text} ends a run before its {plan.rounds} rounds, which take {takes}s"
+
+
+def _open_anyway(open_health: _Setting, web_config: Path | None) -> Iterator[str]:
+    if open_health.value and web_config is None:
+        yield f"{open_health.source}: has no effect without --web.config.file"
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from aes_exporter.model import (
     Reason,
     Run,
     Snapshot,
+    WebConfigReading,
 )
 from aes_exporter.state import State, states
 
@@ -148,6 +149,10 @@ def _failures(snapshot: Snapshot) -> Samples:
     }
     for (lane, reason), count in {**possible, **snapshot.failures}.items():
         yield (lane.engine, lane.path, reason), count
+
+
+def _web_config(value: Callable[[WebConfigReading], float]) -> Callable[[Snapshot], Samples]:
+    return lambda snapshot: _one(value(snapshot.web_config)) if snapshot.web_config else ()
 
 
 def _last_success(snapshot: Snapshot) -> Samples:
@@ -319,6 +324,18 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
             "aes_exporter_run_in_progress",
             "1 while a run is under way, 0 otherwise.",
             lambda s: _one(s.in_progress),
+            textfile=False,
+        ),
+        Family(
+            "aes_exporter_web_config_last_reload_successful",
+            "1 if the latest reading of the web config worked, 0 if an older one is in force; absent without one.",
+            _web_config(lambda reading: reading.successful),
+            textfile=False,
+        ),
+        Family(
+            "aes_exporter_web_config_last_reload_success_timestamp_seconds",
+            "When the web config in force was read, in seconds of Unix time; absent without one.",
+            _web_config(lambda reading: reading.last_success),
             textfile=False,
         ),
     ),

@@ -268,6 +268,14 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebConfigReading:
+    """How the latest reading of the web config went, and when one last went well, in seconds of Unix time."""
+
+    successful: bool
+    last_success: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """All that a scrape shows: the host, the latest run, and the history behind the counters.
 
@@ -285,6 +293,7 @@ class Snapshot:
     run_cpu_seconds: float = 0.0
     failures: Mapping[tuple[Lane, Reason], int] = field(default_factory=lambda: MappingProxyType({}))
     last_success: Mapping[Lane, float] = field(default_factory=lambda: MappingProxyType({}))
+    web_config: WebConfigReading | None = None
 
     def begun(self) -> Snapshot:
         """Return the state with a run under way."""

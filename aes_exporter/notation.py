@@ -107,6 +107,13 @@ def library(text: str) -> str:
     return text
 
 
+def file(text: str) -> Path:
+    """Return the file to read; whether it can be read shows when it is."""
+    if not text or not text.isprintable():
+        raise _refusal("the path of a file", text)
+    return Path(text)
+
+
 def output(text: str) -> Path | None:
     """Return the file to write, None for "-". OSError refuses now what would otherwise fail after all the measuring."""
     if text == "-":

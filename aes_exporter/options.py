@@ -60,6 +60,20 @@ OPTIONS = (
         help="Where the metrics are.",
     ),
     Option(
+        flag="--web.config.file",
+        metavar="FILE",
+        parse=notation.file,
+        commands=("serve",),
+        help="Web config, as all official exporters have it: TLS, passwords, headers. Read again when it changes.",
+    ),
+    Option(
+        flag="--web.open-health",
+        default="false",
+        parse=notation.switch,
+        commands=("serve",),
+        help="Let probes see /-/healthy and /-/ready without a password.",
+    ),
+    Option(
         flag="--web.max-connections",
         metavar="COUNT",
         default="128",
@@ -72,7 +86,7 @@ OPTIONS = (
         default="false",
         parse=notation.switch,
         commands=("serve",),
-        help="Check all flags and environment variables, then end.",
+        help="Check all flags, environment variables and the web config, then end.",
     ),
     Option(
         flag="--benchmark.interval",

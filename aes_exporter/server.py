@@ -1,7 +1,7 @@
 """The web side: listening sockets, the ASGI application, and the server that keeps answering whatever clients do.
 
-In: a registry, two yes-or-no functions, a page. Out: HTTP. It starts no measurement, knows no metric, and handles no
-signal. A scrape is rendered in the event loop, from what the registry holds at that moment.
+In: a registry, two yes-or-no functions, a page, a way to TLS. Out: HTTP. It starts no measurement, knows no metric, and
+handles no signal. A scrape is rendered in the event loop, from what the registry holds at that moment.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import struct
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,8 +34,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from aes_exporter.notation import Address
+from aes_exporter.web.tls import Tls
 
 _log = logging.getLogger(__name__)
+
+HEALTH_PATHS = ("/-/healthy", "/-/ready")
 
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _QUEUE = 1024  # connections that the kernel keeps until they are accepted
@@ -66,6 +70,8 @@ def listen(addresses: Sequence[Address]) -> list[socket.socket]:
             except (OSError, UnicodeError) as error:
                 raise ListenError(f"cannot listen on {address}: {_reason(error)}") from error
         stack.pop_all()
+    for sock in sockets:  # handed down to its connections; asyncio does not see that they are TCP
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sockets
 
 
@@ -142,8 +148,7 @@ def application(
         routes=[
             _Exact(telemetry_path, metrics),
             _Exact("/", landing),
-            _Exact("/-/healthy", health),
-            _Exact("/-/ready", readiness),
+            *(_Exact(path, answer) for path, answer in zip(HEALTH_PATHS, (health, readiness), strict=True)),
         ],
         exception_handlers={Exception: failed},
     )
@@ -227,12 +232,20 @@ class _Stage(Enum):
 
 
 class _Config(uvicorn.Config):
-    """The settings of uvicorn, and what our connections share: their limits, and the open ones, oldest first."""
+    """The settings of uvicorn, and what our connections share: limits, TLS, and the open ones, oldest first."""
 
-    def __init__(self, app: ASGIApp, *, max_connections: int, request_seconds: float, response_seconds: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_connections: int,
+        request_seconds: float,
+        response_seconds: float,
+        tls: Callable[[], Tls | None],
+    ) -> None:
         super().__init__(
             app,
-            http=_Connection,
+            http=_accepted,  # type: ignore[arg-type]  # called for every connection; a function will do
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -249,6 +262,7 @@ class _Config(uvicorn.Config):
         )
         self.max_connections = max_connections
         self.seconds = {_Stage.REQUEST: request_seconds, _Stage.RESPONSE: response_seconds}
+        self.tls = tls
         self.open: dict[_Connection, None] = {}
 
 
@@ -260,43 +274,60 @@ class _Connection(H11Protocol):
         config: _Config,
         server_state: ServerState,
         app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
+        tls: Tls | None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state)
         self._shared = config
+        self._tls = tls
+        self._link: asyncio.Transport | None = None
         self._watched: object = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
-        transport.set_write_buffer_limits(high=0)  # resume_writing() then means that everything was taken
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=1)  # a second response waits until the first was taken
+        if self._tls is None:
+            self.enter(transport)
+        elif not self._tls.admits(transport.get_extra_info("peercert")):
+            self.abort()
+
+    def enter(self, link: asyncio.Transport) -> None:
+        """Count this connection, and start its first deadline; with TLS that is before the handshake."""
+        link.set_write_buffer_limits(high=0)  # being told to go on writing then means that everything was taken
+        self._link = link
         if len(self._shared.open) >= self._shared.max_connections:
             self._make_room()
         self._shared.open[self] = None
-        self._watch()
+        self.watch()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # which uvicorn leaves running after an error
+    def leave(self) -> None:
+        """Count this connection no longer."""
         self._shared.open.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # which uvicorn leaves running after an error
+        self.leave()
+
     def data_received(self, data: bytes) -> None:
+        if self.stage() is _Stage.IDLE and self._outdated():
+            self.transport.close()
         for start in range(0, len(data), _MOUTHFUL):
             if not self.transport.is_closing():
                 super().data_received(data[start : start + _MOUTHFUL])
-        self._watch()
+        self.watch()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._watch()
+        self.watch()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self.transport.close()  # nobody here reads a body
-        self._watch()
+        self.watch()
 
     def send_400_response(self, msg: str) -> None:
         if self.stage() is _Stage.RESPONSE:
@@ -307,9 +338,11 @@ class _Connection(H11Protocol):
     def abort(self) -> None:
         """Close at once, without waiting for what was not sent."""
         self._shared.open.pop(self, None)
+        if self._link is None:
+            return
         if self.stage() is _Stage.RESPONSE:  # by a reset, or the kernel would go on offering what it holds for minutes
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.transport.abort()
+            self._link.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._link.abort()
 
     def _make_room(self) -> None:
         """Abort the oldest connection without a complete request, or else the oldest of all."""
@@ -318,11 +351,20 @@ class _Connection(H11Protocol):
 
     def stage(self) -> _Stage:
         """What this connection is waiting for."""
-        if self.cycle and (not self.cycle.response_complete or self.transport.get_write_buffer_size()):
+        if self.cycle and (not self.cycle.response_complete or self._unsent()):
             return _Stage.RESPONSE
         return _Stage.REQUEST if not self.cycle or self.conn.trailing_data[0] else _Stage.IDLE
 
-    def _watch(self) -> None:
+    def _unsent(self) -> bool:
+        """Whether there is something that the client has not taken; with TLS there are two places for it."""
+        return any(each.get_write_buffer_size() for each in (self.transport, self._link) if each)
+
+    def _outdated(self) -> bool:
+        """Whether other client certificates open the door by now than did when this connection was made."""
+        tls = self._shared.tls()
+        return (self._tls and self._tls.clients) != (tls and tls.clients)
+
+    def watch(self) -> None:
         """Start the deadline of a stage when it is entered; whatever happens within a stage does not extend it."""
         stage = self.stage()
         if (stage, self.cycle) == self._watched:
@@ -332,6 +374,55 @@ class _Connection(H11Protocol):
             self._deadline.cancel()
         seconds = self._shared.seconds.get(stage)  # uvicorn itself minds idle connections
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.abort)
+
+
+class _Secured(SSLProtocol):
+    """TLS around a connection, which it shows from the start.
+
+    `create_server(ssl=...)` does the same, but shows connections only after their handshake, so that stalled ones would
+    be neither capped nor ended with our deadline, and it has one TLS context for good.
+    """
+
+    max_size = _MOUTHFUL  # of the buffer that each has; 256 KiB, if it were not said
+
+    def __init__(self, connection: _Connection, tls: Tls, *, request_seconds: float, response_seconds: float) -> None:
+        super().__init__(
+            connection.loop,
+            connection,
+            tls.context,
+            waiter=None,  # type: ignore[arg-type]  # nobody waits
+            server_side=True,
+            ssl_handshake_timeout=request_seconds,  # type: ignore[arg-type]  # any number will do
+            ssl_shutdown_timeout=response_seconds,
+        )
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as above
+        self._connection.enter(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._connection.leave()  # which nobody else tells a connection whose handshake failed
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._connection.watch()
+
+
+def _accepted(
+    config: _Config,
+    server_state: ServerState,
+    app_state: dict[str, Any],
+    _loop: asyncio.AbstractEventLoop | None = None,
+) -> asyncio.BaseProtocol:
+    """Return the protocol of a new connection, secured as counts at this moment."""
+    tls = config.tls()
+    connection = _Connection(config, server_state, app_state, tls)
+    if tls is None:
+        return connection
+    seconds = config.seconds
+    return _Secured(connection, tls, request_seconds=seconds[_Stage.REQUEST], response_seconds=seconds[_Stage.RESPONSE])
 
 
 class _Uvicorn(uvicorn.Server):
@@ -364,14 +455,25 @@ class Server:
 
     At most `max_connections` are open at once. A connection is closed that has not delivered a complete request
     `request_seconds` after it was opened or after the first byte of a later request, and one whose client has not
-    taken its response after `response_seconds`. `started` is set once connections are accepted.
+    taken its response after `response_seconds`. `tls()` tells how the next connection is secured; None is not at all.
+    `started` is set once connections are accepted.
     """
 
     def __init__(
-        self, app: ASGIApp, *, max_connections: int, request_seconds: float = 10.0, response_seconds: float = 10.0
+        self,
+        app: ASGIApp,
+        *,
+        max_connections: int,
+        request_seconds: float = 10.0,
+        response_seconds: float = 10.0,
+        tls: Callable[[], Tls | None] = lambda: None,
     ) -> None:
         self._config = _Config(
-            app, max_connections=max_connections, request_seconds=request_seconds, response_seconds=response_seconds
+            app,
+            max_connections=max_connections,
+            request_seconds=request_seconds,
+            response_seconds=response_seconds,
+            tls=tls,
         )
         self._uvicorn = _Uvicorn(self._config)
         self.started = self._uvicorn.ready

@@ -29,6 +29,7 @@ from aes_exporter.model import (
     Run,
     Silicon,
     Snapshot,
+    WebConfigReading,
 )
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
@@ -154,5 +155,8 @@ RUN_FAILED = replace(
 FRESH = Snapshot(host=HOST, lanes=LANES, interval_seconds=300.0)
 """A daemon that has just started: its first run has not ended."""
 
-SNAPSHOT = FRESH.begun().ended(RUN_FAILED).skipped(2).begun().ended(RUN)
-"""A daemon whose first run failed, that then missed two, and whose latest run measured everything."""
+SNAPSHOT = replace(
+    FRESH.begun().ended(RUN_FAILED).skipped(2).begun().ended(RUN),
+    web_config=WebConfigReading(successful=True, last_success=1772880000.5),
+)
+"""A daemon with a web config whose first run failed, that then missed two, and whose latest run measured everything."""

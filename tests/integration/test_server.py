@@ -320,6 +320,12 @@ def free_port() -> int:
 
 
 class TestListen:
+    async def test_small_packets_do_not_wait(self, app: Starlette) -> None:
+        """Connections send at once: what is held back for the client's acknowledgement comes 40 ms later."""
+        [sock] = listen([Address(host="127.0.0.1", port=0)])
+        with socket.create_connection(sock.getsockname()), sock, sock.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
     async def test_every_address(self, app: Starlette) -> None:
         """Host "" is reachable by IPv4 and by IPv6 alike, over one socket."""
         [sock] = listen([Address(host="", port=0)])

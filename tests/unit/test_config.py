@@ -51,6 +51,9 @@ REFUSALS = [
     ("--benchmark.libcrypto", "lib\ncrypto.so", "a name such as libcrypto.so.3 or a path"),
     ("--benchmark.libcrypto", "lib\udcffcrypto.so", "a name such as libcrypto.so.3 or a path"),
     ("--config.check", "yes", "true or false"),
+    ("--web.open-health", "yes", "true or false"),
+    ("--web.config.file", "", "the path of a file"),
+    ("--web.config.file", "web\n.yml", "the path of a file"),
     ("--log.level", "INFO", "debug, info, warn or error"),
     ("--log.format", "text", "logfmt or json"),
     *(
@@ -113,6 +116,7 @@ def test_defaults() -> None:
 
     assert config.listen == (Address(host="", port=10739),)
     assert (config.telemetry_path, config.max_connections, config.check) == ("/metrics", 128, False)
+    assert (config.web_config, config.open_health) == (None, False)
     assert (config.interval_seconds, config.plan.budget_seconds, config.plan.pause_seconds) == (300.0, 120.0, 0.5)
     assert (config.log_level, config.log_format, config.warnings) == ("info", "logfmt", ())
     assert (config.plan.rounds, config.plan.slice_ns, config.plan.nice) == (80, 250_000, 0)
@@ -402,3 +406,11 @@ def test_variables_are_named_after_flags() -> None:
 def test_block_sizes_by_default() -> None:
     """The default block sizes are those of the model."""
     assert {cell.block_size for cell in load("serve", {}, {}).plan.cells} == set(BLOCK_SIZES)
+
+
+def test_open_health_without_a_web_config() -> None:
+    """Opening what is open anyway is worth a warning, since a password was probably meant to be there."""
+    assert load("serve", {"--web.open-health": ["true"]}, {}).warnings == (
+        "--web.open-health: has no effect without --web.config.file",
+    )
+    assert load("serve", {"--web.open-health": ["true"], "--web.config.file": ["web.yml"]}, {}).warnings == ()

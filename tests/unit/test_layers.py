@@ -39,6 +39,7 @@ FLOOR_PLAN = (
     "exposition",
     "page",
     "report",
+    "web",
     "server",
     "logs",
     "cli",
@@ -48,6 +49,7 @@ IN_THE_WORKER = {"model", "worker"}  # what a worker may import of the package
 
 LIBRARIES = {
     "apscheduler": {"schedule"},
+    "bcrypt": {"web.passwords"},
     "click": {"usage"},
     "cpuinfo": set(),  # only in the text of the child that asks it
     "cryptography": {"worker.engines.pyca"},
@@ -59,6 +61,7 @@ LIBRARIES = {
     "setuptools": {"worker.build_hotloop"},
     "starlette": {"server"},
     "uvicorn": {"server"},
+    "yaml": {"web.document"},
 }
 
 MODULES = {

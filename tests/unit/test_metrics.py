@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from aes_exporter import exposition, metrics
-from aes_exporter.model import Host, Lane, Library, Reason, Snapshot
+from aes_exporter.model import Host, Lane, Library, Reason, Snapshot, WebConfigReading
 from tests.refresh import GENERATED, GOLDEN, generate
 from tests.snapshots import (
     CELLS,
@@ -41,6 +41,11 @@ generate_openmetrics: Callable[[Collector], bytes] = openmetrics_exposition.gene
 parse_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics_parser.text_string_to_metric_families
 
 Labels = frozenset[tuple[str, str]]
+
+WEB_CONFIG = {
+    "aes_exporter_web_config_last_reload_successful",
+    "aes_exporter_web_config_last_reload_success_timestamp_seconds",
+}
 
 
 def collector(snapshot: Snapshot) -> exposition.SnapshotCollector:
@@ -165,10 +170,20 @@ def test_failures_count_up() -> None:
 
 def test_before_the_first_run_nothing_is_said_of_one() -> None:
     """Until a run has ended, exactly the families that are cached from one are absent, and the last successes."""
-    absent = {family.name for family in metrics.FAMILIES} - set(shown(FRESH))
+    absent = {family.name for family in metrics.FAMILIES} - set(shown(FRESH)) - WEB_CONFIG
     cached = {family.name for family in metrics.FAMILIES if family.help.endswith("Cached; last run.")}
 
     assert cached | {"aes_exporter_last_success_timestamp_seconds"} == absent
+
+
+@pytest.mark.parametrize("successful", [True, False])
+def test_the_web_config(successful: bool) -> None:
+    """With a web config it is shown how the latest reading went and when one last went well; without one neither."""
+    reading = WebConfigReading(successful=successful, last_success=12.5)
+    found = shown(replace(FRESH, web_config=reading))
+
+    assert [found[name] for name in sorted(WEB_CONFIG)] == [{labels(): 12.5}, {labels(): float(successful)}]
+    assert not WEB_CONFIG & set(shown(FRESH))
 
 
 def test_a_failed_lane_keeps_only_its_last_success() -> None:
@@ -267,7 +282,7 @@ def test_names_that_differ_in_one_bad_byte_stay_apart() -> None:
 def test_a_textfile_has_nothing_of_a_daemon() -> None:
     """What node_exporter has itself, counters, the daemon's state and timestamps are left out; all else is in."""
     scrape = exposition.textfile(HOST, RUN).decode()
-    left_out = {"aes_exporter_interval_seconds", "aes_exporter_run_in_progress"}
+    left_out = {"aes_exporter_interval_seconds", "aes_exporter_run_in_progress", *WEB_CONFIG}
     gauges = {family.name for family in metrics.FAMILIES if family.type == "gauge"}
 
     assert gauges - left_out == set(series(parse_text(scrape)))

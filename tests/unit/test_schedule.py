@@ -195,13 +195,13 @@ class TestTiming:
 
     async def test_never_overlaps_and_counts_what_it_skips(self) -> None:
         """A run longer than two intervals holds back the runs due meanwhile, and each of them is counted."""
-        measure = Recorder(0.0, 0.25)
-        origin = time.monotonic()
-        async with running(measure, interval=0.1) as schedule:
+        measure = Recorder(0.0, 1.25)
+        async with running(measure, interval=0.5) as schedule:
+            origin = schedule._grid.origin
             await until(lambda: schedule.snapshot.runs == 3)
             skipped = schedule.snapshot.runs_skipped
         assert measure.most_active == 1
-        assert skipped == measure.slots(origin, 0.1) - 3 >= 2
+        assert skipped == measure.slots(origin, 0.5) - 3 >= 2
 
     async def test_counts_skips_while_a_run_hangs(self) -> None:
         """Skipped runs show as they are skipped, not only once the run that is in their way has ended."""
@@ -213,12 +213,12 @@ class TestTiming:
     async def test_counts_skips_of_a_stopped_process(self) -> None:
         """Slots that passed while the process itself stood still are counted, and one run makes up for them."""
         measure = Recorder()
-        origin = time.monotonic()
-        async with running(measure, interval=0.1) as schedule:
+        async with running(measure, interval=0.5) as schedule:
+            origin = schedule._grid.origin
             await until(lambda: schedule.snapshot.runs == 2)
-            time.sleep(0.35)  # noqa: ASYNC251  # stopping the event loop is the point
+            time.sleep(1.75)  # noqa: ASYNC251  # stopping the event loop is the point
             await until(lambda: schedule.snapshot.runs == 3)
-            assert schedule.snapshot.runs_skipped == measure.slots(origin, 0.1) - 3 >= 2
+            assert schedule.snapshot.runs_skipped == measure.slots(origin, 0.5) - 3 >= 2
 
     async def test_phase_inside_the_first_run_is_no_skip(self) -> None:
         """When the random phase falls into the first run, the schedule begins an interval later without a skip."""
