@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.subjects import LANES, PATIENCE, Patient, copied, patient
-from tests.faults.test_circumstances import CIRCUMSTANCES, NOBODY, permitted
+from tests.faults.test_circumstances import CIRCUMSTANCES, NOBODY, permitted, shell
 from tests.tools import require
 
 HARDWARE = "engine=libcrypto path=hardware"
@@ -78,6 +79,35 @@ def test_no_memory_is_left(tmp_path: Path) -> None:
             with suppress(OSError, HTTPException):  # it may answer, and that it lives on is what counts
                 subject.daemon.get("/metrics")
         limit(subject, "as", "unlimited")
+        subject.wait_for_recovery()
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A control group that may have 150 MB of memory."""
+    below = Path("/sys/fs/cgroup/memory") if Path("/sys/fs/cgroup/memory").is_dir() else Path("/sys/fs/cgroup")
+    group = below / f"aes-exporter-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        limit_file = next(group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists())
+        limit_file.write_text(str(150 << 20))
+    except (OSError, StopIteration):
+        pytest.skip("no control group for memory can be made here")
+    yield group
+    group.rmdir()
+
+
+def test_the_memory_of_its_group_is_used_up(tmp_path: Path, memory_group: Path) -> None:
+    """A worker that the kernel kills for want of memory costs its lane a run, and the daemon nothing."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    copied(folder)
+    with patient(folder, wrapper=shell(f"echo $$ > {memory_group}/cgroup.procs")) as subject:
+        subject.break_workers(
+            "if stage == 'before Slices' and path == 'hardware': bytearray(os.urandom(1)) * (1 << 29)"
+        )
+        assert "ended by SIGKILL" in subject.wait_for_failure("signal")
+        subject.break_workers("")
         subject.wait_for_recovery()
 
 
