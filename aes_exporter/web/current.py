@@ -50,7 +50,7 @@ class CurrentWebConfig:
             config = self._read()
             if not confirmed:
                 self._refuse_loss(config)
-        except WebConfigError as error:
+        except (WebConfigError, OSError) as error:  # such as no descriptor left
             self.reading = WebConfigReading(successful=False, last_success=self.reading.last_success)
             _log.error("web config refused, the last good one stays in force", extra={"reason": str(error)})
         else:
