@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -157,7 +158,12 @@ async def _daemon(settings: Config, sockets: Sequence[socket.socket]) -> None:
             telemetry_path=settings.telemetry_path,
             healthy=schedule.healthy,
             ready=schedule.ready,
-            page=lambda: page(schedule.snapshot, settings.telemetry_path),
+            page=lambda: page(
+                schedule.snapshot,
+                settings.telemetry_path,
+                now=time.time(),
+                seconds_to_next=schedule.seconds_to_next(),
+            ),
         ),
         max_connections=_connections(settings),
     )
