@@ -52,6 +52,7 @@ FLAGS = (
     "--disable-sync",
 )
 WIDTHS = (360, 768, 1280, 2560)
+AXE_AT = {"light": 1280, "dark": 360}
 TELEMETRY_PATH = "/a/b:c/metrics"
 MASK = Mask(place="/etc/environment", variable="OPENSSL_ia32cap", value="~0x200000200000000")
 MASKED = replace(FRESH, host=replace(HOST, masks=(MASK,))).begun().ended(RUN)
@@ -155,7 +156,7 @@ def test_the_page_is_accessible_and_fits(browser: Browser, site: Site, state: st
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") == width
-            assert width not in (360, 1280) or violations(page) == []
+            assert width != AXE_AT[scheme] or violations(page) == []
 
 
 @VIEWPORTS
@@ -178,7 +179,8 @@ def test_dark_and_light(browser: Browser, site: Site) -> None:
             colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
             brightness[scheme] = sum(map(int, re.findall(r"\d+", colour)))
 
-    assert brightness["dark"] < 100 < 600 < brightness["light"]
+    assert brightness["dark"] < 100
+    assert brightness["light"] > 600
 
 
 def test_without_scripts_it_is_the_same(browser: Browser, site: Site) -> None:
