@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -186,7 +187,9 @@ async def _daemon(
         telemetry_path=settings.telemetry_path,
         healthy=schedule.healthy,
         ready=schedule.ready,
-        page=lambda: page(schedule.snapshot, settings.telemetry_path),
+        page=lambda: page(
+            schedule.snapshot, settings.telemetry_path, now=time.time(), seconds_to_next=schedule.seconds_to_next()
+        ),
     )
     web = _server(settings, app, web_config)
     serving = asyncio.create_task(web.serve(sockets))

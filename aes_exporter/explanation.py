@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aes_exporter.model import Failure, Host, Lane, Mask, Measurement, Outcome, Reason, Run
+from aes_exporter.model import (
+    Exemption,
+    Failure,
+    Host,
+    Lane,
+    Mask,
+    Measurement,
+    NotApplicable,
+    Outcome,
+    Reason,
+    Run,
+)
 from aes_exporter.state import PADLOCK, State
 
 
@@ -19,6 +30,31 @@ class Explanation:
     summary: str
     advice: str
 
+
+_WORDS: Mapping[Reason | Exemption, str] = {
+    Reason.TIMEOUT: "no answer in time",
+    Reason.CRASH: "the worker ended with an error",
+    Reason.SIGNAL: "the worker was ended by a signal",
+    Reason.BAD_REPLY: "the worker's answer made no sense",
+    Reason.WRONG_ANSWER: "the library computed wrong bytes, so its speed means nothing",
+    Reason.MASK_INEFFECTIVE: "AES instructions were masked and still in use",
+    Reason.ENGINE_UNAVAILABLE: "this engine cannot be used here",
+    Reason.VERSION_MISMATCH: "the installed package is of another version than this process",
+    Reason.SPAWN_FAILED: "the worker could not be started",
+    Exemption.NO_HARDWARE: "this CPU shows no AES instructions",
+    Exemption.MASK_UNSUPPORTED: "AES instructions cannot be masked on this architecture",
+    Exemption.NOT_HIDDEN: "no AES instructions are hidden here",
+}
+
+_ANSWERS: Mapping[State | None, str] = {
+    State.ACCELERATED: "AES is accelerated here.",
+    State.UNUSED: "AES is not accelerated here.",
+    State.ABSENT: "AES is not accelerated here.",
+    State.HIDDEN: "AES is not accelerated here.",
+    State.MASKED: "AES is not accelerated here.",
+    State.FAILED: "AES could not be measured here.",
+    None: "Whether AES is accelerated here is not known.",
+}
 
 _AFTER_FAILURE: Mapping[Reason, str] = {
     Reason.TIMEOUT: "Look for a CPU limit or an overload of this host, or allow more time with --benchmark.timeout.",
@@ -57,9 +93,27 @@ _UNMASKED_SPEED = " The exporter measures without it, so its hardware path shows
 _MOST_PLACES = 3
 
 
-def explain(state: State, engine: str, run: Run, host: Host) -> Explanation:
-    """Return what to tell people about the state that `hardware_state` found for the same engine, run and host."""
+def answer(state: State | None) -> str:
+    """Return the shortest sentence about a state: whether AES is accelerated."""
+    return _ANSWERS[state]
+
+
+def why(outcome: Failure | NotApplicable) -> str:
+    """Return in words why a lane was not measured, with the reason as the metrics have it, and the details."""
+    words = f"{_WORDS[outcome.reason]} ({outcome.reason})"
+    return f"{words}: {outcome.detail}" if isinstance(outcome, Failure) else words
+
+
+def explain(state: State | None, engine: str, run: Run, host: Host) -> Explanation:
+    """Return what to tell people about the state that `hardware_state` found for the same engine, run and host.
+
+    None is what it returns where nobody can tell.
+    """
     outcome = run.outcomes.get(Lane(engine=engine, path="hardware"))
+    return _undecided(engine, outcome) if state is None else _explain(state, engine, outcome, run, host)
+
+
+def _explain(state: State, engine: str, outcome: Outcome | None, run: Run, host: Host) -> Explanation:
     library = _library(engine, run)
     match state:
         case State.FAILED:
@@ -98,6 +152,17 @@ def _failed(engine: str, outcome: Outcome | None) -> Explanation:
     return Explanation(
         summary=f"{summary} ({outcome.reason}){': ' if detail else ''}{detail}.",
         advice=_AFTER_FAILURE.get(outcome.reason, _SEE_LOG),
+    )
+
+
+def _undecided(engine: str, outcome: Outcome | None) -> Explanation:
+    if isinstance(outcome, Failure):
+        return Explanation(summary=f"Of engine {engine} nothing is known: {why(outcome)}.", advice=_SEE_LOG)
+    if outcome is None:
+        return Explanation(summary="The hardware path is not measured.", advice="Add it with --benchmark.path.")
+    return Explanation(
+        summary="Neither this host nor the library shows CPU flags.",
+        advice="Compare the hardware path with the software path.",
     )
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from aes_exporter.cost import HEADLINE
 from aes_exporter.explanation import explain
-from aes_exporter.model import Cell, Run, Snapshot
+from aes_exporter.model import Run, Snapshot
 from aes_exporter.state import State, states
 
 _log = logging.getLogger(__name__)
-
-HEADLINE = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=8192)
-"""The cell that stands for a lane where there is room for one figure."""
 
 
 def report(before: Snapshot, after: Snapshot) -> None:

@@ -18,32 +18,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from aes_exporter import __version__
-from aes_exporter.model import Cell, Exemption, Failure, Host, Lane, Library, NotApplicable, Reason, Run, Speedup
+from aes_exporter.cost import UNITS, comparisons, headline_engine, number
+from aes_exporter.explanation import answer, explain, why
+from aes_exporter.model import Cell, Failure, Host, Lane, Library, NotApplicable, Run, Speedup
 from aes_exporter.state import states
 
 _SIZES_SIDE_BY_SIDE = 6
-
-_WORDS: Mapping[Reason | Exemption, str] = {
-    Reason.TIMEOUT: "no answer in time",
-    Reason.CRASH: "the worker ended with an error",
-    Reason.SIGNAL: "the worker was ended by a signal",
-    Reason.BAD_REPLY: "the worker's answer made no sense",
-    Reason.WRONG_ANSWER: "the library computed wrong bytes, so its speed means nothing",
-    Reason.MASK_INEFFECTIVE: "AES instructions were masked and still in use",
-    Reason.ENGINE_UNAVAILABLE: "this engine cannot be used here",
-    Reason.VERSION_MISMATCH: "the installed package is of another version than this process",
-    Reason.SPAWN_FAILED: "the worker could not be started",
-    Exemption.NO_HARDWARE: "this CPU shows no AES instructions",
-    Exemption.MASK_UNSUPPORTED: "AES instructions cannot be masked on this architecture",
-    Exemption.NOT_HIDDEN: "no AES instructions are hidden here",
-}
+_Key = TypeVar("_Key", int, str)
 
 _RUN = ("started", "duration_seconds", "cpu_seconds", "rounds", "cpu", "steal_ratio", "throttled_periods")
 
@@ -65,7 +53,7 @@ def table(host: Host, run: Run) -> str:
     """Return the run as plain text of 80 columns, laid out like the output of `openssl speed`.
 
     It shows best throughputs, in MB/s of 10^6 bytes, and how many times that of each masked path the hardware path
-    has; then the lanes that were not measured, and why.
+    has; then the lanes that were not measured, and why; in the end what AES costs and whether it is accelerated here.
     """
     output = io.StringIO()
     console = Console(file=output, width=80, color_system=None, markup=False, emoji=False, highlight=False)
@@ -88,6 +76,8 @@ def _parts(host: Host, run: Run) -> Iterator[Table]:
     yield from _grids("speed-up over", speedups)
     yield _pairs(_unmeasured(run))
     yield _pairs(_notes(throughputs))
+    yield from _costs(run)
+    yield _pairs(_answers(host, run))
 
 
 def _facts(host: Host, run: Run) -> Iterator[tuple[str, str]]:
@@ -122,13 +112,17 @@ def _libraries(run: Run) -> Iterable[tuple[str, Library]]:
 def _unmeasured(run: Run) -> Iterator[tuple[str, str]]:
     for lane, outcome in run.outcomes.items():
         if isinstance(outcome, Failure):
-            yield _name(lane), f"failed: {_WORDS[outcome.reason]} ({outcome.reason}): {outcome.detail}"
+            yield _name(lane), f"failed: {why(outcome)}"
         elif isinstance(outcome, NotApplicable):
-            yield _name(lane), f"not applicable: {_WORDS[outcome.reason]} ({outcome.reason})"
+            yield _name(lane), f"not applicable: {why(outcome)}"
 
 
 def _name(lane: Lane) -> str:
     return f"{lane.engine} {lane.path}"
+
+
+def _heading(cell: Cell) -> str:
+    return f"{cell.algorithm} {cell.operation}"
 
 
 def _notes(throughputs: Sequence[tuple[Cell, Lane, str]]) -> Iterator[tuple[str, str]]:
@@ -136,6 +130,26 @@ def _notes(throughputs: Sequence[tuple[Cell, Lane, str]]) -> Iterator[tuple[str,
         yield "MB/s", "10^6 bytes per second, best time slice; openssl speed prints 10^3"
     if any(lane.engine == "cryptography" and cell.block_size < 1024 for cell, lane, _ in throughputs):
         yield "cryptography", "below 1024 B mostly what its Python binding costs per call"
+
+
+def _costs(run: Run) -> Iterator[Table]:
+    engine = headline_engine(run)
+    found = comparisons(run, engine)
+    groups = {
+        _heading(comparison.cell): {
+            _name(Lane(engine=engine, path=path)): {unit: number(convert(value)) for unit, convert in UNITS.items()}
+            for path, value in comparison.throughputs.items()
+        }
+        for comparison in found
+    }
+    if found:
+        yield _grid(f"cost at {found[0].cell.block_size} B", groups, {unit: unit for unit in UNITS})
+
+
+def _answers(host: Host, run: Run) -> Iterator[tuple[str, str]]:
+    for engine, state in states(run, host).items():
+        explanation = explain(state, engine, run, host)
+        yield engine, f"{answer(state)} {explanation.summary} {explanation.advice}"
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
@@ -154,21 +168,21 @@ def _grids(title: str, entries: Iterable[tuple[Cell, Lane, str]]) -> Iterator[Ta
     """Yield tables with block sizes as columns and lanes as rows, as many as the width makes of the sizes."""
     groups: dict[str, dict[str, dict[int, str]]] = {}
     for cell, lane, text in entries:
-        rows = groups.setdefault(f"{cell.algorithm} {cell.operation}", {})
+        rows = groups.setdefault(_heading(cell), {})
         rows.setdefault(_name(lane), {})[cell.block_size] = text
     sizes = sorted({size for rows in groups.values() for texts in rows.values() for size in texts})
     for start in range(0, len(sizes), _SIZES_SIDE_BY_SIDE):
-        yield _grid(title, groups, sizes[start : start + _SIZES_SIDE_BY_SIDE])
+        yield _grid(title, groups, {size: f"{size} B" for size in sizes[start : start + _SIZES_SIDE_BY_SIDE]})
 
 
-def _grid(title: str, groups: Mapping[str, Mapping[str, Mapping[int, str]]], sizes: Sequence[int]) -> Table:
+def _grid(title: str, groups: Mapping[str, Mapping[str, Mapping[_Key, str]]], columns: Mapping[_Key, str]) -> Table:
     # Padded by hand, so that all grids line up: what `min_width` means has changed between versions of rich.
-    headings = (Column(f"{size} B".rjust(7), justify="right") for size in sizes)
+    headings = (Column(heading.rjust(7), justify="right") for heading in columns.values())
     grid = Table(title.ljust(23), *headings, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading, rows in groups.items():
         grid.add_row(heading)
         for name, texts in rows.items():
-            grid.add_row(f"  {name}", *(texts.get(size, "-") for size in sizes))
+            grid.add_row(f"  {name}", *(texts.get(key, "-") for key in columns))
     return grid
 
 

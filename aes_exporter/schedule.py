@@ -137,6 +137,11 @@ class Schedule:
         """Whether the first run ended."""
         return self._snapshot.runs > 0
 
+    def seconds_to_next(self) -> float:
+        """Return in how many seconds the next run is due; it may still be skipped."""
+        now = self._monotonic()
+        return self._grid.slot(self._grid.due(now)) - now
+
     def replace_host(self, host: Host) -> None:
         """Publish newer knowledge of the host."""
         self._snapshot = replace(self._snapshot, host=host)

@@ -47,6 +47,10 @@ def install(wheel: Path, folder: Path) -> str:
     return python
 
 
+def templates(names: list[str]) -> set[str]:
+    return {Path(name).name for name in names if name.startswith("aes_exporter/templates/")}
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it is built where there is a compiler."""
@@ -66,6 +70,7 @@ def test_the_wheel_serves_every_python_of_its_platform(wheel: Path) -> None:
     assert wheel.stem.split("-")[4].endswith(os.uname().machine)
     with zipfile.ZipFile(wheel) as archive:
         assert LIBRARY in archive.namelist()
+        assert templates(archive.namelist()) == {path.name for path in (ROOT / "aes_exporter" / "templates").iterdir()}
 
 
 def test_an_installed_daemon_is_scraped_and_ends(python: str, tmp_path: Path) -> None:
@@ -74,10 +79,13 @@ def test_an_installed_daemon_is_scraped_and_ends(python: str, tmp_path: Path) ->
     with daemon(tmp_path, *QUICK, python=python) as running:
         running.wait_until_ready()
         plain = running.metrics()
+        landing_page = running.get("/")
         _, modern = running.get("/metrics", {"Accept": "application/openmetrics-text; version=1.0.0"})
         check = subprocess.run([promtool, "check", "metrics"], input=plain.encode(), capture_output=True, check=False)
         code = running.end()
 
+    assert landing_page[0] == 200
+    assert "All figures: libcrypto" in landing_page[1]
     names = {family.name for family in text_format(plain)}
     assert {"aes_throughput_bytes_per_second", "aes_engine_info", "process_resident_memory_bytes"} <= names
     modern_families = openmetrics(modern)  # type: ignore[no-untyped-call]

@@ -33,15 +33,17 @@ FLOOR_PLAN = (
     "rounds",
     "state",
     "explanation",
+    "cost",
+    "logs",
     "journal",
     "schedule",
     "metrics",
     "exposition",
+    "chart",
     "page",
     "report",
     "web",
     "server",
-    "logs",
     "cli",
     "__main__",
 )
@@ -54,6 +56,7 @@ LIBRARIES = {
     "cpuinfo": set(),  # only in the text of the child that asks it
     "cryptography": {"worker.engines.pyca"},
     "h11": {"server"},
+    "jinja2": {"page"},
     "logfmter": {"logs"},
     "prometheus_client": {"exposition", "server"},
     "pythonjsonlogger": {"logs"},
@@ -128,6 +131,11 @@ def test_the_daemon_never_imports_the_cryptography_package() -> None:
 def test_the_daemon_does_not_load_what_only_bench_needs() -> None:
     """Progress bars and tables cost memory, so serving does not import them."""
     assert "rich" not in loaded_by("import aes_exporter.cli, aes_exporter.server, aes_exporter.metrics")
+
+
+def test_the_template_engine_waits_for_a_visitor() -> None:
+    """What only the landing page needs is imported with the first page, since most daemons never show one."""
+    assert "jinja2" not in loaded_by("import aes_exporter.cli, aes_exporter.server, aes_exporter.page")
 
 
 def test_a_worker_loads_the_standard_library_and_its_engine_only() -> None:

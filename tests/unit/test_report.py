@@ -121,6 +121,18 @@ def test_engines_that_disagree_on_flags_are_told_apart() -> None:
     assert "(libcrypto" not in report.table(HOST, RUN)
 
 
+def test_the_table_ends_with_the_answer() -> None:
+    """The last lines are what AES costs in the units of the landing page, and its sentence for each engine."""
+    words = " ".join(report.table(HOST, RUN).split())
+    costs = words.index("cost at 8192 B GB/s CPU seconds per GB cores per 10 Gbit/s aes-128-cbc encrypt")
+
+    assert words[costs:].count("libcrypto hardware 1.21 0.827 1.03 libcrypto software 0.329 3.04 3.80") == 1
+    assert words.endswith(
+        "cryptography AES is accelerated here. This CPU's AES instructions are used by OpenSSL 4.0.3 (engine "
+        "cryptography). Nothing to do."
+    )
+
+
 # JSON and CSV
 
 

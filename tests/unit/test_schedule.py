@@ -319,6 +319,14 @@ class TestState:
         now += elapsed
         assert schedule.healthy() is healthy
 
+    @pytest.mark.parametrize(("elapsed", "seconds"), [(0.0, 2.5), (2.0, 0.5), (2.5, 10.0), (13.0, 9.5)])
+    def test_seconds_to_next(self, elapsed: float, seconds: float) -> None:
+        """The next run is due at the next slot of the grid, which is later than now even at a slot itself."""
+        clock = iter((100.0, 100.0 + elapsed))
+        schedule = Schedule(snapshot(10.0), Recorder(), monotonic=lambda: next(clock), phase=lambda: 0.25)
+
+        assert schedule.seconds_to_next() == seconds
+
     async def test_healthy_for_three_intervals_after_a_run(self) -> None:
         """Health lasts three intervals from the end of a run, not from its beginning, by the monotonic clock."""
         now = 1000.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from aes_exporter.explanation import Explanation, explain
+from aes_exporter.explanation import Explanation, answer, explain, why
 from aes_exporter.model import (
     Cell,
     Exemption,
@@ -424,3 +424,40 @@ def test_nobody_has_to_read_more_than_two_sentences(state: State, hypervisor: st
         for text in (explanation.summary, explanation.advice):
             assert re.fullmatch(r"[A-Z].*\.", text)
             assert len(re.findall(r"\. [A-Z]", text)) <= 1
+
+
+# Without a state
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (
+            Failure(reason=Reason.ENGINE_UNAVAILABLE, detail="no compiler"),
+            "Of engine libcrypto nothing is known: this engine cannot be used here (engine_unavailable): no compiler.",
+        ),
+        (None, "The hardware path is not measured."),
+        (measured(), "Neither this host nor the library shows CPU flags."),
+    ],
+    ids=["unavailable", "left out", "no flags"],
+)
+def test_where_nobody_can_tell(outcome: Outcome | None, words: str) -> None:
+    """Where there is no state the explanation says why there is none, and there still is advice."""
+    software = measured("ssse3")
+    explanation = explain(None, "libcrypto", run(outcome, software=software), host())
+
+    assert explanation.summary == words
+    assert explanation.advice
+
+
+@pytest.mark.parametrize("state", [*State, None])
+def test_every_state_has_a_short_answer(state: State | None) -> None:
+    """The short answer is one sentence, and only ACCELERATED says yes."""
+    assert re.fullmatch(r"[A-Z][^.]*\.", answer(state))
+    assert (answer(state) == "AES is accelerated here.") == (state is State.ACCELERATED)
+
+
+def test_why_has_words_reason_and_details() -> None:
+    """What was not measured has words for people, the reason as in the metrics, and details where there are any."""
+    assert why(TIMED_OUT) == "no answer in time (timeout): no reply within 10 s"
+    assert why(NO_HARDWARE) == "this CPU shows no AES instructions (no_hardware)"
