@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import h11
@@ -34,7 +34,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from aes_exporter.notation import Address
-from aes_exporter.web.tls import Tls
+
+if TYPE_CHECKING:  # it brings the YAML library, which only those with a web config should pay for
+    from aes_exporter.web.tls import Tls
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """YAML text -> a tree of values that know their place in the file, so that every refusal names file, line and key.
 
 The only file that knows the YAML library. A scalar is the text as it was written: `1`, `yes` and `"1"` are what the key
-they belong to takes them for. Nothing here repeats a value, which may be a secret.
+they belong to takes them for. No refusal repeats a value that may be a secret.
 """
 
 from __future__ import annotations

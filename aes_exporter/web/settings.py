@@ -64,7 +64,7 @@ def load(path: Path, read: Callable[[Path], bytes]) -> WebConfig:
         try:
             return read(path.parent / value.text())
         except OSError as error:
-            raise value.refusal(f"{value.text()}: {error.strerror}") from None
+            raise value.refusal(str(error.strerror)) from None  # not its name, which may be a key in the wrong place
 
     try:
         content = read(path)

@@ -138,6 +138,12 @@ def test_the_template_engine_waits_for_a_visitor() -> None:
     assert "jinja2" not in loaded_by("import aes_exporter.cli, aes_exporter.server, aes_exporter.page")
 
 
+def test_only_a_web_config_costs_its_libraries() -> None:
+    """Without a web config neither YAML nor bcrypt is loaded; with one, bcrypt waits for the first password."""
+    assert not loaded_by("import aes_exporter.cli, aes_exporter.server, aes_exporter.metrics") & {"yaml", "bcrypt"}
+    assert "bcrypt" not in loaded_by("import aes_exporter.web.current, aes_exporter.web.guard")
+
+
 def test_a_worker_loads_the_standard_library_and_its_engine_only() -> None:
     """A libcrypto worker imports nothing from outside, and no hashlib, which would load a libcrypto of its own."""
     loaded = loaded_by("import aes_exporter.worker.__main__, aes_exporter.worker.engines.libcrypto")

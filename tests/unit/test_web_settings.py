@@ -253,8 +253,8 @@ REFUSALS = [
     ("tls_server_config:\n  key_file: server.key", "2: tls_server_config: missing one of cert or cert_file"),
     ("tls_server_config:\n  cert_file: server.crt", "2: tls_server_config: missing one of key or key_file"),
     ("tls_server_config:\n  min_version: TLS13", "2: tls_server_config: missing one of cert or cert_file"),
-    (PAIR.replace("server.crt", "x.crt"), "2: tls_server_config.cert_file: x.crt: No such file or directory"),
-    (PAIR.replace("server.key", "folder"), "3: tls_server_config.key_file: folder: Is a directory"),
+    (PAIR.replace("server.crt", "x.crt"), "2: tls_server_config.cert_file: No such file or directory"),
+    (PAIR.replace("server.key", "folder"), "3: tls_server_config.key_file: Is a directory"),
     (PAIR.replace("server.key", "other.key"), f"3: tls_server_config.key_file: {PAIR_LINE}: key_values_mismatch"),
     (PAIR.replace("server.key", "empty"), f"3: tls_server_config.key_file: {PAIR_LINE}: "),
     (PAIR.replace("server.crt", "empty"), f"3: tls_server_config.key_file: {PAIR_LINE}: "),
@@ -321,6 +321,9 @@ SECRET = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
         f"tls_server_config:\n  cert_file: server.crt\n  key: |\n{SECRET}\n",
         f"tls_server_config:\n  cert_file: server.crt\n  key: [{SECRET}\n",
         f"tls_server_config:\n  cert: {SECRET}\n  key_file: server.key\n",
+        f"tls_server_config:\n  cert_file: server.crt\n  key_file: {SECRET}\n",
+        f"tls_server_config:\n  cert_file: server.crt\n  key_file: {SECRET * 1000}\n",
+        f"tls_server_config:\n  cert_file: server.crt\n  key_file: |\n    BEGIN\n    {SECRET}\n",
     ],
 )
 def test_no_secret_in_an_error(folder: Path, text: str) -> None:
