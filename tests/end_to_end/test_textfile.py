@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import socket
 import subprocess
@@ -15,7 +14,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +21,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemons import QUICK, daemon
-from tests.processes import alive, children
 from tests.tools import require
 
 pytestmark = pytest.mark.timeout(300)
 
+ROOT = Path(__file__).parent.parent.parent
 KILLS = 100
 
 
@@ -160,34 +158,33 @@ def test_a_text_file_beside_a_daemon(tmp_path: Path, textfiles: Path, node: str)
     assert not re.search("level=(error|warn).*(textfile|collected metric)", (tmp_path / "node.log").read_text())
 
 
-def ended(processes: list[int]) -> bool:
-    return not any(map(alive, processes))
-
-
 def shape(text: str) -> dict[str, int]:
     """Return how many samples each family has, for whoever reads the whole text without an error."""
     return {family.name: len(family.samples) for family in text_string_to_metric_families(text)}
 
 
+def kills(what: str, file: Path, *flags: str) -> Iterator[tuple[bool, str]]:
+    """Yield for each of a hundred kills whether there was something to kill, and what the file holds."""
+    command = (sys.executable, "-m", "tests.kills", what, str(KILLS), str(file), *flags)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            killed, text = json.loads(line)
+            yield killed, text
+    assert process.returncode == 0
+
+
 def test_a_kill_never_leaves_half_a_file(textfiles: Path, node: str) -> None:
     """However bench ends, at a hundred random moments, the file is as whole as before and node_exporter content."""
-    file, moments = textfiles / "aes.prom", random.Random(7)
-    began = time.monotonic()
+    file = textfiles / "aes.prom"
     subprocess.run(bench(file), check=True)
-    usual = time.monotonic() - began
     whole, contents, killed = shape(file.read_text()), set(), 0
-    for _ in range(KILLS):
-        process = subprocess.Popen(bench(file), stderr=subprocess.DEVNULL)
-        time.sleep(moments.uniform(0, 1.1) * usual)
-        workers = children(process.pid)
-        process.kill()
-        killed += process.wait() < 0
-        text = file.read_text()
+    for was_alive, text in kills("bench", file, *SHORT):
+        killed += was_alive
         contents.add(text)
         assert text.endswith("\n")
         assert shape(text) == whole
-        assert "node_textfile_scrape_error 0\n" in get(f"http://{node}/metrics")
-        until(partial(ended, workers))
+        assert "node_textfile_scrape_error 0\n" in get(f"http://{node}/metrics?collect[]=textfile")
 
     assert killed > KILLS / 4
     assert len(contents) > 1
@@ -195,19 +192,7 @@ def test_a_kill_never_leaves_half_a_file(textfiles: Path, node: str) -> None:
 
 
 def test_a_kill_while_the_file_is_replaced(tmp_path: Path) -> None:
-    """A process that does nothing but replace the file, killed a hundred times, leaves one of its contents whole."""
-    file, moments = tmp_path / "aes.prom", random.Random(7)
-    code = (
-        "import sys, pathlib; from aes_exporter.report import write\n"
-        "while True:\n"
-        "    for letter in b'ab':\n"
-        "        write(pathlib.Path(sys.argv[1]), bytes([letter]) * 200_000)\n"
-        "        sys.stdout.write('.'), sys.stdout.flush()\n"
-    )
-    for _ in range(KILLS):
-        with subprocess.Popen((sys.executable, "-c", code, file), stdout=subprocess.PIPE) as process:
-            assert process.stdout
-            process.stdout.read(1)
-            time.sleep(moments.uniform(0, 0.02))
-            process.kill()
-        assert file.read_bytes() in (b"a" * 200_000, b"b" * 200_000)
+    """What does nothing but replace the file, killed a hundred times, leaves one of its contents whole."""
+    found = {(len(text), *sorted(set(text))) for _, text in kills("write", tmp_path / "aes.prom")}
+
+    assert found == {(200_000, "a"), (200_000, "b")}
