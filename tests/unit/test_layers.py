@@ -34,6 +34,7 @@ FLOOR_PLAN = (
     "page",
     "report",
     "server",
+    "notify",
     "logs",
     "cli",
     "__main__",
