@@ -67,5 +67,5 @@ def engine(
 ) -> Iterator[Engine]:
     """A container engine that has built our image."""
     with containers.engine(tmp_path_factory.mktemp("engine")) as ours:
-        containers.build(ours, archive(BOOKWORM), wheelhouse(BOOKWORM), BOOKWORM, "--build-arg=VERSION=1.2.3")
+        containers.build(ours, archive(BOOKWORM), wheelhouse(BOOKWORM), BOOKWORM)
         yield ours

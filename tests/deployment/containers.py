@@ -17,7 +17,6 @@ from tests.deployment.debian import ROOT, Suite, run
 from tests.tools import require, require_root
 
 TAG = "localhost/aes-exporter:latest"
-TIME = "--build-arg=SOURCE_DATE_EPOCH=1700000000"
 
 # crun wants cgroup v2; systemd, the default manager, and higher limits than one has are not there on every machine.
 _ENGINE = """
@@ -112,7 +111,7 @@ def engine(folder: Path) -> Iterator[Engine]:
         _remove_chains(_chains() - chains)
 
 
-def build(ours: Engine, archive: Path, wheels: Path, suite: Suite, *arguments: str) -> None:
+def build(ours: Engine, archive: Path, wheels: Path, suite: Suite) -> None:
     """Build our image on base images made of a Debian system, in which pip finds its packages in a folder.
 
     They have the names of the official Python images, so that the Dockerfile is used as it is.
@@ -126,12 +125,13 @@ def build(ours: Engine, archive: Path, wheels: Path, suite: Suite, *arguments: s
     install = "apt-get update -qq && apt-get install -qq --no-install-recommends gcc libc6-dev python3-pip >/dev/null"
     ours("buildah", "run", working, "sh", "-c", install)
     ours("buildah", "commit", "--quiet", "--rm", working, base)
-    ours("buildah", "build", "--pull-never", "--format=docker", "--tag", TAG, *versions(suite), TIME, *arguments, ".")
+    ours("buildah", "build", "--pull-never", "--format=docker", "--layers", "--tag", TAG, *arguments(suite), ".")
 
 
-def versions(suite: Suite) -> tuple[str, str]:
-    """Return the build arguments that choose the base images of a Debian release."""
-    return f"--build-arg=PYTHON={suite.python}", f"--build-arg=DEBIAN={suite.name}"
+def arguments(suite: Suite) -> list[str]:
+    """Return the build arguments: base images of a Debian release, a time, a version."""
+    given = {"PYTHON": suite.python, "DEBIAN": suite.name, "SOURCE_DATE_EPOCH": "1700000000", "VERSION": "1.2.3"}
+    return [f"--build-arg={name}={value}" for name, value in given.items()]
 
 
 def _chains() -> set[tuple[str, str]]:

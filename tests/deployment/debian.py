@@ -15,7 +15,7 @@ from tests.tools import require, require_root
 
 ROOT = Path(__file__).parent.parent.parent
 
-PACKAGES = "ca-certificates dbus procps python3 python3-venv systemd systemd-sysv util-linux"
+PACKAGES = "ca-certificates curl dbus procps python3 python3-venv systemd systemd-sysv util-linux"
 _WEEK_SECONDS = 7 * 24 * 3600
 
 

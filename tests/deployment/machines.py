@@ -47,15 +47,15 @@ class Machine:
 
 
 @contextmanager
-def booted(root: Path) -> Iterator[Machine]:
-    """Boot the system below a folder, and power it off at the end."""
+def booted(root: Path, *more: str) -> Iterator[Machine]:
+    """Boot the system below a folder, with more options for nspawn, and power it off at the end."""
     require_root()
     nspawn = require("systemd-nspawn")
     options = ("--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe")
     privileges = ("--capability=all", "--system-call-filter=bpf")  # what a real init has
     # The unified hierarchy is what newer systems have, and what the address filters of units need.
     environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
-    command = (nspawn, f"--directory={root}", *options, *privileges)
+    command = (nspawn, f"--directory={root}", *options, *privileges, *more)
     with (root.parent / f"{root.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     leader = None

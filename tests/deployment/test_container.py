@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.samples import Sample
 
 from tests.deployment import containers
-from tests.deployment.containers import TAG, Container, Engine
+from tests.deployment.containers import TAG, Container, Engine, get, wait_for
 from tests.deployment.debian import BOOKWORM, ROOT, run
 from tests.deployment.manifests import pod
 from tests.tools import require
@@ -143,9 +147,33 @@ def test_it_ends_within_two_seconds(engine: Engine, hardened: Container) -> None
     assert seconds < 2
 
 
+def test_the_pod_of_the_manifests_runs(engine: Engine, tmp_path: Path) -> None:
+    """The DaemonSet's pod starts as the manifest says, by podman's reading of it, and becomes ready."""
+    spec = copy.deepcopy(pod())
+    (container,) = spec["containers"]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = {"hostIP": "127.0.0.1", "hostPort": probe.getsockname()[1]}
+    container |= {"image": TAG, "imagePullPolicy": "Never"}
+    container["ports"][0] |= address
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "aes"}, "spec": spec}))
+    engine("podman", "play", "kube", file)
+    started = Container(engine=engine, id="aes-aes-exporter")
+    url = f"http://127.0.0.1:{address['hostPort']}"
+    try:
+        wait_for(lambda: get(f"{url}/-/ready"), bool, started.log, 180)
+        limits = started.inspect("{{.HostConfig.Memory}} {{.HostConfig.CpuQuota}} {{.HostConfig.CpuPeriod}}")
+        facts = started.inspect("{{.Config.User}} {{.HostConfig.ReadonlyRootfs}} {{.EffectiveCaps}}")
+    finally:
+        engine("podman", "play", "kube", "--down", file)
+
+    assert limits == f"{128 * 1024 * 1024} 20000 100000"
+    assert facts == "65532:65532 true []"
+
+
 def test_built_twice_it_is_the_same(engine: Engine) -> None:
     """With the time given, another build from nothing yields the same files, byte for byte."""
-    again = ("--quiet", "--no-cache", "--target=build", "--pull-never", *containers.versions(BOOKWORM), containers.TIME)
+    again = ("--quiet", "--no-cache", "--target=build", "--pull-never", *containers.arguments(BOOKWORM))
     rebuilt = engine("buildah", "build", *again, ".").strip()
     command = ("podman", "run", "--rm", "--no-healthcheck", "--entrypoint=/bin/sh")
     script = "find /opt/aes-exporter -type f -exec sha256sum {} + | sort"

@@ -16,8 +16,8 @@ from tests.deployment.manifests import KUBERNETES, load, pod, rendered
 from tests.tools import missing, require
 
 HERE = Path(__file__).parent
-FOLDERS = ("base", "overlays/annotations", "overlays/prometheus-operator")
-VERSIONS = ("1.25", "1.29", "1.33", "1.37")
+FOLDERS = ("overlays/annotations", "overlays/prometheus-operator")
+VERSIONS = ("1.25", "1.31", "1.37")
 RULES = ROOT / "deploy" / "prometheus" / "rules"
 DASHBOARDS = ROOT / "grafana" / "dashboards"
 PORT = next(option.default for option in OPTIONS if option.flag == "--web.listen-address")
