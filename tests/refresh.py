@@ -1,4 +1,4 @@
-"""`python -m tests.refresh` rewrites every file that is generated from the code: the goldens, docs/metrics.md, settings.
+"""`python -m tests.refresh` rewrites every file made from the code: the goldens, docs/metrics.md, the service settings.
 
 The tests compare the same files with the same functions, so a change of them is seen in review.
 """
@@ -18,7 +18,6 @@ from tests.snapshots import HOST, RUN, RUN_PARTLY_FAILED, SNAPSHOT
 
 _ROOT = Path(__file__).parent.parent
 GOLDEN = _ROOT / "tests" / "golden"
-
 
 
 def service_settings() -> bytes:
