@@ -158,6 +158,7 @@ async def _daemon(
 ) -> None:
     """Measure and serve until a signal comes."""
     from aes_exporter import exposition, host, rounds, server
+    from aes_exporter.notify import ServiceManager
     from aes_exporter.page import page
     from aes_exporter.schedule import Schedule
 
@@ -193,12 +194,16 @@ async def _daemon(
     )
     web = _server(settings, app, web_config)
     serving = asyncio.create_task(web.serve(sockets))
-    completing = asyncio.create_task(complete_host())
+    manager = ServiceManager(os.environ)
+    companions = [asyncio.create_task(complete_host()), asyncio.create_task(manager.keep_alive(schedule.healthy))]
     schedule.start()
+    manager.ready()
     _log.info("started", extra=_facts(settings, sockets))
     await asyncio.wait({serving, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     _log.info("stopping")
-    completing.cancel()
+    manager.stopping()
+    for companion in companions:
+        companion.cancel()
     web.stop()
     await asyncio.gather(schedule.stop(), serving)
 

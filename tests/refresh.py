@@ -1,4 +1,4 @@
-"""`python -m tests.refresh` rewrites every file that is generated from the code: the goldens and docs/metrics.md.
+"""`python -m tests.refresh` rewrites every file made from the code: the goldens, docs/metrics.md, the service settings.
 
 The tests compare the same files with the same functions, so a change of them is seen in review.
 """
@@ -13,13 +13,28 @@ from unittest.mock import patch
 from prometheus_client import generate_latest
 
 from aes_exporter import exposition, metrics, report
+from aes_exporter.options import OPTIONS
 from tests.snapshots import HOST, RUN, RUN_PARTLY_FAILED, SNAPSHOT
 
 _ROOT = Path(__file__).parent.parent
 GOLDEN = _ROOT / "tests" / "golden"
 
+
+def service_settings() -> bytes:
+    """Return the environment file of the systemd units: every option of theirs, commented out."""
+    head = (
+        "# Settings of aes-exporter.service and aes-exporter-textfile.service. Uncomment what you change, then\n"
+        "#   systemctl restart aes-exporter\n"
+        "# Values are not quoted; lists are comma separated. `aes-exporter --config.check` checks flags alike.\n"
+    )
+    options = (option for option in OPTIONS if "serve" in option.commands and option.metavar)
+    texts = (f"\n# {option.help}\n#{option.variable}={option.default or ''}\n" for option in options)
+    return (head + "".join(texts)).encode()
+
+
 GENERATED: Mapping[Path, Callable[[], bytes]] = {
     _ROOT / "docs" / "metrics.md": lambda: metrics.document().encode(),
+    _ROOT / "deploy" / "systemd" / "aes-exporter.default": service_settings,
     GOLDEN / "metrics.prom": lambda: generate_latest(exposition.SnapshotCollector(lambda: SNAPSHOT)),
     GOLDEN / "bench.prom": lambda: exposition.textfile(HOST, RUN),
     GOLDEN / "bench.txt": lambda: report.table(HOST, RUN).encode(),

@@ -44,6 +44,7 @@ FLOOR_PLAN = (
     "report",
     "web",
     "server",
+    "notify",
     "cli",
     "__main__",
 )
