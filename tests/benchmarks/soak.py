@@ -1,4 +1,4 @@
-"""Whether a daemon grows: a run every second, a scrape every tenth of one, and what it holds at the start and the end.
+"""Whether a daemon grows: a run every second, a scrape every tenth of one, and what it holds from start to end.
 
 Run: python -m tests.benchmarks.soak [RUNS] [FLAG...]     (300 runs by default, five minutes; ends with 1 if it grew)
 """
@@ -106,8 +106,11 @@ def soak(runs: int, *flags: str) -> bool:
         subject.wait_until_ready()
         course = Soak(subject, Path(name))
         print(HEADER)
-        print(start := course.after(min(SETTLED, runs)), flush=True)
-        print(end := course.after(runs))
+        start = end = course.after(min(SETTLED, runs))
+        for quarter in range(1, 5):
+            print(end, flush=True)
+            end = course.after(runs * quarter // 4)
+        print(end)
         print(f"\n{course.scrapes} scrapes, the slowest in {course.slowest_seconds * 1e3:.0f} ms")
         ended = subject.end() == 0
     return ended and all(
