@@ -12,7 +12,7 @@ import pytest
 from tests.deployment import containers, debian
 from tests.deployment.containers import Engine
 from tests.deployment.debian import BOOKWORM, SUITES, Suite
-from tests.tools import require
+from tests.tools import require, require_root
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +48,11 @@ def wheelhouse(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
 @pytest.fixture(scope="session")
 def archive(request: pytest.FixtureRequest) -> Callable[[Suite], Path]:
     """A function that returns the tar file of a Debian system."""
-    cache = request.config.cache.mkdir("debian") if request.config.cache else None
+    require_root()  # before a release is built for nothing
+    cache = request.config.cache
     assert cache is not None
-    return lambda suite: debian.archive(suite, cache)
+    folder = cache.mkdir("debian")
+    return lambda suite: debian.archive(suite, folder)
 
 
 @pytest.fixture(scope="module", params=SUITES, ids=lambda suite: suite.name)

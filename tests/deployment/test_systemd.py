@@ -67,6 +67,27 @@ def installed(machine: Machine, port: int) -> Machine:
     return machine
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--no-such",), "no such option: --no-such"),
+        (("a", "b"), "one package at most, got: a b"),
+        (("--textfile", "relative"), "--textfile needs an absolute path, got: relative"),
+        (("--textfile", "/nonexistent"), "/nonexistent is no folder"),
+        (("aes-exporter",), "/opt/aes-exporter is there and is not an aes-exporter; move it away"),
+        (("--uninstall",), "/opt/aes-exporter is there and is not an aes-exporter; move it away"),
+    ],
+    ids=str,
+)
+def test_the_installer_refuses(machine: Machine, arguments: tuple[str, ...], words: str) -> None:
+    """What it cannot do it says in one line, before anything is changed."""
+    machine("mkdir", "-p", "/opt/aes-exporter")
+    try:
+        assert machine.attempt(INSTALLER, *arguments) == (1, f"install.sh: {words}\n")
+    finally:
+        machine("rmdir", "/opt/aes-exporter")
+
+
 def scrape(machine: Machine, port: int) -> str:
     """Return the metrics once the first run has ended, read from outside."""
     return wait_for(
@@ -242,27 +263,6 @@ def test_uninstalling_leaves_the_settings_only(installed: Machine) -> None:
     installed(INSTALLER, "--purge")
 
     assert not (installed.root / SETTINGS[1:]).exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--no-such",), "no such option: --no-such"),
-        (("a", "b"), "one package at most, got: a b"),
-        (("--textfile", "relative"), "--textfile needs an absolute path, got: relative"),
-        (("--textfile", "/nonexistent"), "/nonexistent is no folder"),
-        (("aes-exporter",), "/opt/aes-exporter is there and is not an aes-exporter; move it away"),
-        (("--uninstall",), "/opt/aes-exporter is there and is not an aes-exporter; move it away"),
-    ],
-    ids=str,
-)
-def test_the_installer_refuses(machine: Machine, arguments: tuple[str, ...], words: str) -> None:
-    """What it cannot do it says in one line, before anything is changed."""
-    machine("mkdir", "-p", "/opt/aes-exporter")
-    try:
-        assert machine.attempt(INSTALLER, *arguments) == (1, f"install.sh: {words}\n")
-    finally:
-        machine("rmdir", "/opt/aes-exporter")
 
 
 def test_the_installer_refuses_other_hosts() -> None:
