@@ -44,7 +44,12 @@ def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure 
         return None
     if lane.path == "hardware":
         return NotApplicable(reason=Exemption.NO_HARDWARE)
-    return _ineffective(f"the library still shows AES instructions under the mask: {':'.join(map(hex, words))}")
+    shown = (
+        "does not show the AES instructions set for it"
+        if lane.path == "forced"
+        else "still shows AES instructions under the mask"
+    )
+    return _ineffective(f"the library {shown}: {':'.join(map(hex, words))}")
 
 
 def contention(rounds: Sequence[Sequence[Slice]]) -> float:

@@ -22,6 +22,7 @@ from aes_exporter.worker.messages import Slice
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
 SOFTWARE = Lane(engine="libcrypto", path="software")
+FORCED = Lane(engine="libcrypto", path="forced")
 WITH_AES, WITHOUT_AES = (1 << 57,), (0,)
 
 
@@ -37,6 +38,16 @@ def host(*flags: str) -> Host:
         (HARDWARE, None, ("aes",), None),
         (HARDWARE, None, (), NotApplicable(reason=Exemption.NO_HARDWARE)),
         (SOFTWARE, WITHOUT_AES, ("aes",), None),
+        (FORCED, WITH_AES, (), None),
+        (
+            FORCED,
+            WITHOUT_AES,
+            (),
+            Failure(
+                reason=Reason.MASK_INEFFECTIVE,
+                detail="the library does not show the AES instructions set for it: 0x0",
+            ),
+        ),
         (SOFTWARE, None, ("aes",), None),
         (
             SOFTWARE,
