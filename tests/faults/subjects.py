@@ -81,6 +81,7 @@ class Patient:
         before = self.daemon.failures(lane, reason)
         self.daemon.wait_until(lambda: self.daemon.failures(lane, reason) > before, PATIENCE)
         self.daemon.wait_until(lambda: not self.daemon.up(lane), PATIENCE)
+        assert reason in self.daemon.get("/")[1]
         engine, path = lane.split("/")
         start = f'msg="lane failed" engine={engine} path={path} reason={reason}'
         return next(line for line in reversed(self.daemon.log.read_text().splitlines()) if start in line)
