@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aes_exporter.model import ALGORITHMS, ENGINES, OPERATIONS, PATHS, Cell, Lane, Plan
+from aes_exporter.model import ENGINES, PATHS, Lane, Plan
 from aes_exporter.notation import SECOND, Address, shown
 from aes_exporter.options import OPTIONS, PREFIX, Command, Option
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell
 
 __all__ = ["Address", "Config", "ConfigError", "affordable_connections", "load"]
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from aes_exporter.model import Cell, Run, Speedup
+from aes_exporter.model import Run, Speedup
+from aes_exporter.vocabulary import Cell
 
 HEADLINE = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=8192)
 """The cell that stands for a lane where there is room for one figure; its block size stands for all of them."""

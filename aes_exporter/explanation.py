@@ -8,19 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aes_exporter.model import (
-    Exemption,
-    Failure,
-    Host,
-    Lane,
-    Mask,
-    Measurement,
-    NotApplicable,
-    Outcome,
-    Reason,
-    Run,
-)
+from aes_exporter.model import Exemption, Failure, Host, Lane, Mask, Measurement, NotApplicable, Outcome, Run
 from aes_exporter.state import PADLOCK, State
+from aes_exporter.vocabulary import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

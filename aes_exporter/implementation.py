@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aes_exporter.capabilities import flags_of, has_aes
-from aes_exporter.model import Cell
+from aes_exporter.vocabulary import Cell
 
 UNKNOWN = "unknown"
 

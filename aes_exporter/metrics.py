@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from aes_exporter import __version__
 from aes_exporter.capabilities import ARCHITECTURES, Architecture
 from aes_exporter.model import (
-    ALGORITHMS,
     BLOCK_SIZES,
     ENGINES,
     MASKED_PATHS,
-    OPERATIONS,
     Figure,
     Measurement,
     NotApplicable,
-    Reason,
     Run,
     Snapshot,
     WebConfigReading,
 )
 from aes_exporter.state import State, states
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Reason
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 

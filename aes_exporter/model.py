@@ -1,7 +1,7 @@
-"""The words that every room shares: closed lists and frozen records.
+"""The words that every room of the daemon shares: closed lists and frozen records.
 
-Standard library only, no input or output: both the daemon and its workers import this file. Units stand in the names;
-tuples instead of lists, so that a record that exists can neither change nor be half built.
+Standard library only, no input or output. Units stand in the names; tuples instead of lists, so that a record that
+exists can neither change nor be half built. What workers must understand, too, is in vocabulary.py.
 """
 
 from __future__ import annotations
@@ -11,26 +11,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from aes_exporter.vocabulary import Cell, Library, Reason
+
 ENGINES = ("libcrypto", "cryptography")
-ALGORITHMS = ("aes-128-cbc", "aes-128-ecb")
-OPERATIONS = ("encrypt", "decrypt")
 PATHS = ("hardware", "software", "table", "forced")
 BLOCK_SIZES = (16, 64, 256, 1024, 8192, 16384)
 MASKED_PATHS = ("software", "table")
-
-
-class Reason(StrEnum):
-    """Why a lane failed: it should have been measured and was not."""
-
-    TIMEOUT = "timeout"
-    CRASH = "crash"
-    SIGNAL = "signal"
-    BAD_REPLY = "bad_reply"
-    WRONG_ANSWER = "wrong_answer"
-    MASK_INEFFECTIVE = "mask_ineffective"
-    ENGINE_UNAVAILABLE = "engine_unavailable"
-    VERSION_MISMATCH = "version_mismatch"
-    SPAWN_FAILED = "spawn_failed"
 
 
 class Exemption(StrEnum):
@@ -52,15 +38,6 @@ class Lane:
         return f"{self.engine}/{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Cell:
-    """One thing measured in every lane; `block_size` is in bytes per library call."""
-
-    algorithm: str
-    operation: str
-    block_size: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What one run measures and how. `pause_seconds` is from the start of a round to the start of the next."""
@@ -79,15 +56,6 @@ class Plan:
         """What a run takes by its own settings, in seconds, without start-up and warm-up."""
         slices = len(self.cells) * len(self.lanes) * self.slice_ns / 1e9
         return self.rounds * (slices + self.pause_seconds)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """The library that was measured: its name and version, the file really mapped, its provider ("" where unknown)."""
-
-    name: str
-    file: str = ""
-    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

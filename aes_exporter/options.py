@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aes_exporter import notation
-from aes_exporter.model import ALGORITHMS, BLOCK_SIZES, ENGINES, OPERATIONS, PATHS
+from aes_exporter.model import BLOCK_SIZES, ENGINES, PATHS
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS
 
 Command = Literal["serve", "bench"]
 

@@ -17,8 +17,9 @@ from aes_exporter.capabilities import ARCHITECTURES, Architecture
 from aes_exporter.cost import UNITS, comparisons, headline_engine, number
 from aes_exporter.explanation import Explanation, answer, explain, why
 from aes_exporter.logs import printable
-from aes_exporter.model import Figure, Host, Library, Measurement, NotApplicable, Run, Snapshot
+from aes_exporter.model import Figure, Host, Measurement, NotApplicable, Run, Snapshot
 from aes_exporter.state import states
+from aes_exporter.vocabulary import Library
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -27,8 +27,9 @@ from rich.table import Column, Table
 from aes_exporter import __version__
 from aes_exporter.cost import UNITS, comparisons, headline_engine, number
 from aes_exporter.explanation import answer, explain, why
-from aes_exporter.model import Cell, Failure, Host, Lane, Library, NotApplicable, Run, Speedup
+from aes_exporter.model import Failure, Host, Lane, NotApplicable, Run, Speedup
 from aes_exporter.state import states
+from aes_exporter.vocabulary import Cell, Library
 
 _SIZES_SIDE_BY_SIDE = 6
 _Key = TypeVar("_Key", int, str)

@@ -30,11 +30,11 @@ from aes_exporter.model import (
     NotApplicable,
     Outcome,
     Plan,
-    Reason,
     Run,
     Silicon,
 )
 from aes_exporter.silicon import silicon
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker.messages import Ready, Setup, Slice, Turn
 from aes_exporter.workers import Worker, WorkerError
 

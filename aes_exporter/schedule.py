@@ -20,7 +20,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from aes_exporter import journal
-from aes_exporter.model import Failure, Host, NotApplicable, Reason, Run, Snapshot
+from aes_exporter.model import Failure, Host, NotApplicable, Run, Snapshot
+from aes_exporter.vocabulary import Reason
 
 _log = logging.getLogger(__name__)
 

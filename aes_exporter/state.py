@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from aes_exporter.model import Failure, Host, Lane, Measurement, NotApplicable, Outcome, Reason, Run
+from aes_exporter.model import Failure, Host, Lane, Measurement, NotApplicable, Outcome, Run
 from aes_exporter.verdict import accelerated
+from aes_exporter.vocabulary import Reason
 
 
 class State(StrEnum):

@@ -6,20 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from aes_exporter import capabilities, paths
-from aes_exporter.model import (
-    Cell,
-    Exemption,
-    Failure,
-    Figure,
-    Host,
-    Lane,
-    Measurement,
-    NotApplicable,
-    Outcome,
-    Reason,
-    Run,
-    Silicon,
-)
+from aes_exporter.model import Exemption, Failure, Figure, Host, Lane, Measurement, NotApplicable, Outcome, Run, Silicon
+from aes_exporter.vocabulary import Cell, Reason
 from aes_exporter.worker.messages import Slice
 
 PROOF_RATIO = 1.5
@@ -33,6 +21,13 @@ HARDWARE_SHARE = 1 / 1.5
 
 HONEST_SHARE = 1.05
 """Above this share it is no limit: the CPU is emulated, and plain code may be faster than its AES instructions."""
+
+
+UNDISTURBED = 1.02
+"""A slice is undisturbed if the probes around it took at most this many times the run's shortest..."""
+
+ENOUGH = 5
+"""... and with fewer undisturbed slices than this of a cell, all of them count."""
 
 
 def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure | NotApplicable | None:
@@ -59,15 +54,23 @@ def contention(rounds: Sequence[Sequence[Slice]]) -> float:
 
 
 def figures(cells: Sequence[Cell], rounds: Sequence[Sequence[Slice]]) -> tuple[Figure, ...]:
-    """Return best and median throughput of each cell over its slices, in bytes per second."""
-    return tuple(
-        _figure(cell, [each.calls * cell.block_size * 1e9 / each.wall_ns for each in slices])
-        for cell, slices in zip(cells, zip(*rounds, strict=True), strict=True)
-    )
+    """Return best and median throughput of each cell over its slices, in bytes per second.
+
+    The best is that of the undisturbed slices: most calls are slower beside a busy sibling thread of the core, but some
+    are 2 % faster, and the two do not mix in one figure that repeats.
+    """
+    probe_ns = UNDISTURBED * min(each.probe_ns for slices in rounds for each in slices)
+    return tuple(_figure(cell, slices, probe_ns) for cell, slices in zip(cells, zip(*rounds, strict=True), strict=True))
 
 
-def _figure(cell: Cell, throughputs: Sequence[float]) -> Figure:
-    return Figure(cell=cell, best=max(throughputs), median=statistics.median(throughputs))
+def _figure(cell: Cell, slices: Sequence[Slice], probe_ns: float) -> Figure:
+    throughputs = [each.calls * cell.block_size * 1e9 / each.wall_ns for each in slices]
+    undisturbed = [
+        throughput for throughput, each in zip(throughputs, slices, strict=True) if each.probe_ns <= probe_ns
+    ]
+    median = statistics.median(throughputs)
+    best = max(undisturbed if len(undisturbed) >= ENOUGH else throughputs)
+    return Figure(cell=cell, best=max(best, median), median=median)
 
 
 def unmasked(

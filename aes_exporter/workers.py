@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from aes_exporter import __version__, offspring
-from aes_exporter.model import Reason
 from aes_exporter.offspring import Child
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker import messages
 from aes_exporter.worker.messages import Message, MessageError, Ready, Refusal, Setup, Slices, Turn
 

@@ -7,7 +7,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from aes_exporter.model import Cell, Lane, Speedup
+from aes_exporter.model import Lane, Speedup
+from aes_exporter.vocabulary import Cell
 
 HOSTILE = (
     "</title></style>\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}\x00\x1b[2J\u202e\udcff&lt;"

@@ -9,28 +9,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from aes_exporter.model import (
-    ALGORITHMS,
     BLOCK_SIZES,
     ENGINES,
-    OPERATIONS,
-    Cell,
     Exemption,
     Failure,
     Figure,
     Host,
     KernelDriver,
     Lane,
-    Library,
     Limit,
     Measurement,
     NotApplicable,
     Outcome,
-    Reason,
     Run,
     Silicon,
     Snapshot,
     WebConfigReading,
 )
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell, Library, Reason
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
 SOFTWARE = Lane(engine="libcrypto", path="software")

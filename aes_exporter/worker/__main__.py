@@ -13,7 +13,7 @@ import sys
 from typing import BinaryIO
 
 from aes_exporter import __version__
-from aes_exporter.model import Cell, Reason
+from aes_exporter.vocabulary import Cell, Reason
 from aes_exporter.worker import compiled, messages
 from aes_exporter.worker.answers import known_answer, to_prove
 from aes_exporter.worker.chains import Chains
@@ -77,7 +77,8 @@ def serve(channel: Channel, setup: Setup) -> None:
     while line := channel.receive():
         turn = messages.turn(line, cells=len(operations), chains=names)
         timed = chains.take(turn.chains) if chains else ()
-        channel.send(Slices(slices=tuple(take_turn(operations, calls, turn.first)), chains=timed))
+        slices = take_turn(operations, calls, turn.first, chains.probe if chains else _no_probe)
+        channel.send(Slices(slices=tuple(slices), chains=timed))
 
 
 def _chains() -> Chains | None:
@@ -85,6 +86,10 @@ def _chains() -> Chains | None:
         return Chains(compiled.load())
     except EngineError:
         return None  # the engine needs it or does not; the chains are an extra
+
+
+def _no_probe() -> int:
+    return 0
 
 
 def main() -> None:

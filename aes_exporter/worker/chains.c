@@ -1,4 +1,4 @@
-/* Chains of instructions whose length is known: the core clock and the limits of this CPU's AES instructions.
+/* Chains of instructions whose length is known: the core clock, the limits of this CPU's AES instructions, and a probe.
  *
  * - clock: dependent register additions, one cycle each. The addend is run-time data, since some cores execute small
  *   immediate additions while renaming, several a cycle.
@@ -6,6 +6,8 @@
  *   exclusive-or with the plaintext is no part of it: it can be folded into the key of the last round.
  * - encrypt, decrypt: independent streams, as many as hide the latency. Ten rounds are an AES-128 block.
  * - vaes_encrypt, vaes_decrypt: the same with 256-bit registers, two blocks at a time.
+ * - issue: independent register additions, as many a cycle as the core can issue. A sibling thread takes its share of
+ *   those slots, so that this chain shows at once what the others hardly do: whether one is busy.
  *
  * The loops hold no memory operand. Inline assembly needs no compiler option; on aarch64 the instructions are written
  * as words, since compilers disagree on how to enable them. Whether the CPU has the instructions is asked at run time.
@@ -36,6 +38,7 @@ static void clock_chain(int64_t n)
     __asm__ volatile(LOOP(HUNDRED("add %[addend], %[sum]\n")) : [sum] "+r"(sum), [n] "+r"(n) : [addend] "r"(addend) : "cc");
 }
 
+#define ADD(i) "add %[n], %[s" #i "]\n"
 #define ENC(i) "aesenc %%xmm15, " XMM(i) "\n"
 #define DEC(i) "aesdec %%xmm15, " XMM(i) "\n"
 #define VENC(i) "vaesenc %%ymm15, " YMM(i) ", " YMM(i) "\n"
@@ -93,6 +96,8 @@ static int has_vaes(void)
 #include <sys/auxv.h>
 
 #define LOOP(body) "1:\n" body "subs %[n], %[n], #1\n b.ne 1b\n"
+
+#define ADD(i) "add %[s" #i "], %[s" #i "], %[n]\n"
 
 /* AESE and AESMC on the same register, adjacent, so that cores that fuse them do. v31 is the round key. */
 #define PAIR(i, e, m) ".inst " #e " + " #i "\n .inst " #m " + " #i " + (" #i " << 5)\n"
@@ -166,7 +171,19 @@ EXPORT int hotloop_chain_slice(int chain_number, int64_t warm_up, int64_t calls,
 
 #else
 
-/* In the order of worker/chains.py: cycles of one iteration for the clock, AES-128 blocks for all others. */
+#define ON6(op) op(0) op(1) op(2) op(3) op(4) op(5)
+
+static void issue_chain(int64_t n)
+{
+    uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0;
+
+    __asm__ volatile(LOOP(TEN(ON6(ADD)))
+                     : [s0] "+r"(a), [s1] "+r"(b), [s2] "+r"(c), [s3] "+r"(d), [s4] "+r"(e), [s5] "+r"(f), [n] "+r"(n)
+                     :
+                     : "cc");
+}
+
+/* In the order of worker/chains.py: of one iteration the cycles (clock), AES-128 blocks, or additions (issue). */
 static const struct {
     chain run;
     int (*available)(void);
@@ -178,9 +195,10 @@ static const struct {
     {decrypt_chain, has_aes, STREAMS},
     {vaes_encrypt_chain, has_vaes, VECTOR_STREAMS},
     {vaes_decrypt_chain, has_vaes, VECTOR_STREAMS},
+    {issue_chain, 0, 60},
 };
 
-/* Returns cycles or blocks of one iteration, 0 if this CPU cannot run the chain. */
+/* Returns cycles, blocks or additions of one iteration, 0 if this CPU cannot run the chain. */
 EXPORT int64_t hotloop_chain_units(int chain_number)
 {
     if (chain_number < 0 || chain_number >= (int)(sizeof CHAINS / sizeof CHAINS[0]))

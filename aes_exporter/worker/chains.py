@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ctypes import CDLL, c_int64
 
-from aes_exporter.model import Reason
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker.engines import EngineError
 from aes_exporter.worker.measure import WARM_UP_SHARE, calibrate
 from aes_exporter.worker.messages import Slice
 
-NAMES = ("clock", "cbc", "encrypt", "decrypt", "vaes_encrypt", "vaes_decrypt")  # in the order of chains.c
+NAMES = ("clock", "cbc", "encrypt", "decrypt", "vaes_encrypt", "vaes_decrypt")
+"""What can be asked for, in the order of chains.c."""
 
-SLICE_NS = 100_000
-"""Long enough: chains of 25 us read 0.06 % high, and nothing is gained above 200 us."""
+_PROBE = len(NAMES)  # behind them: the chain that fills the core's issue slots
+
+SLICE_NS = 50_000
+"""Long enough: chains of 25 us read 0.06 % high, and the limits of ten runs of these agree to 0.1 %."""
+
+
+PROBE_NS = 5_000
+"""Enough: a busy sibling thread lengthens the probe by a quarter or more, and reading the clock by half a percent."""
 
 
 class Chains:
@@ -24,6 +31,15 @@ class Chains:
         self._calls: dict[str, int] = {}
         units = {name: int(compiled.hotloop_chain_units(number)) for number, name in enumerate(NAMES)}
         self.units: Mapping[str, int] = {name: count for name, count in units.items() if count}
+        self._probe = _Chain(compiled, _PROBE) if compiled.hotloop_chain_units(_PROBE) else None
+        self._probe_calls = calibrate(self._probe, PROBE_NS) if self._probe else 0
+
+    def probe(self) -> int:
+        """Return how many nanoseconds a fixed number of independent additions takes now, 0 where none are known.
+
+        A busy sibling thread of the same core takes issue slots away, and with them the speed of short calls.
+        """
+        return self._probe.slice(0, self._probe_calls).wall_ns if self._probe else 0
 
     def take(self, names: Iterable[str]) -> tuple[Slice, ...]:
         """Return a slice of each named chain; its calls are cycles for "clock" and AES-128 blocks for the others."""
@@ -51,5 +67,5 @@ class _Chain:
     def slice(self, warm_up: int, calls: int) -> Slice:
         elapsed = (c_int64 * 2)()
         if self._compiled.hotloop_chain_slice(self._number, warm_up, calls, elapsed) != 0:
-            raise EngineError(Reason.ENGINE_UNAVAILABLE, f"the chain {NAMES[self._number]} cannot run here")
+            raise EngineError(Reason.ENGINE_UNAVAILABLE, f"chain {self._number} of chains.c cannot run here")
         return Slice(calls=calls, wall_ns=max(1, elapsed[0]), cpu_ns=max(0, elapsed[1]))

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import POINTER, c_int, c_int64, c_void_p
 from pathlib import Path
 
-from aes_exporter.model import Reason
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker.engines import EngineError
 
 FILE = Path(__file__).with_name("hotloop.so")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from aes_exporter.worker.engines import Operation
 from aes_exporter.worker.messages import Slice
@@ -24,11 +25,19 @@ def calibrate(operation: Operation, slice_ns: int) -> int:
     return max(1, round(calls * slice_ns / elapsed))
 
 
-def take_turn(operations: Sequence[Operation], calls: Sequence[int], first: int) -> list[Slice]:
-    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`."""
+def take_turn(
+    operations: Sequence[Operation], calls: Sequence[int], first: int, probe: Callable[[], int]
+) -> list[Slice]:
+    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`.
+
+    The core is probed before and after each slice, and the slice bears the longer of the two.
+    """
     count = len(operations)
-    slices = {
-        index: operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])
-        for index in ((first + step) % count for step in range(count))
-    }
+    slices: dict[int, Slice] = {}
+    before = probe()
+    for index in ((first + step) % count for step in range(count)):
+        taken = operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])
+        after = probe()
+        slices[index] = replace(taken, probe_ns=max(before, after))
+        before = after
     return [slices[index] for index in range(count)]

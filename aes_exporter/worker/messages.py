@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from aes_exporter.model import ALGORITHMS, OPERATIONS, Cell, Library, Reason
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell, Library, Reason
 
 MAX_LINE = 1 << 20
 MAX_TEXT = 4096
@@ -75,11 +75,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One timed burst: `calls` of the library took `wall_ns`, for `cpu_ns` of which the worker was on a CPU."""
+    """One timed burst: `calls` of the library took `wall_ns`, for `cpu_ns` of which the worker was on a CPU.
+
+    `probe_ns` is the longer of the probes of the core before and after it (Chains.probe), 0 where there are none.
+    """
 
     calls: int
     wall_ns: int
     cpu_ns: int
+    probe_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ def encode(message: Message) -> bytes:
 def _plain(record: Any) -> object:
     """Return what stands for a record in JSON. `asdict` would copy it all: it took longer than a slice of a cell."""
     if isinstance(record, Slice):
-        return record.calls, record.wall_ns, record.cpu_ns
+        return record.calls, record.wall_ns, record.cpu_ns, record.probe_ns
     return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
@@ -184,12 +188,12 @@ def _slices(found: Mapping[str, Any], key: str, count: int) -> tuple[Slice, ...]
 
 
 def _slice(row: object) -> Slice:
-    if not isinstance(row, list) or [type(number) for number in row] != [int, int, int]:
-        raise MessageError("a slice that is not three whole numbers")
-    calls, wall_ns, cpu_ns = row
-    if calls < 1 or wall_ns < 1 or cpu_ns < 0:
+    if not isinstance(row, list) or [type(number) for number in row] != [int, int, int, int]:
+        raise MessageError("a slice that is not four whole numbers")
+    calls, wall_ns, cpu_ns, probe_ns = row
+    if calls < 1 or wall_ns < 1 or cpu_ns < 0 or probe_ns < 0:
         raise MessageError(f"an impossible slice {row}")
-    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns)
+    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, probe_ns=probe_ns)
 
 
 def _object(line: bytes) -> Mapping[str, Any]:

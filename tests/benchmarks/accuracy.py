@@ -1,16 +1,19 @@
 """How good the figures are: writes docs/accuracy.md and its plot.
 
-Run as root on an otherwise idle machine: python -m tests.benchmarks.accuracy     (about twelve minutes)
+Run as root on an otherwise idle machine: python -m tests.benchmarks.accuracy     (about 35 minutes)
+What was measured is kept: with --again, the report is written anew from it.
 
 Every libcrypto cell on both paths against the best of three `openssl speed -elapsed` runs (six at 16 bytes) in the same
 minutes; then ten runs of the exporter idle, ten under four busy loops, ten under a CPU quota of 20 %, each beside
-`openssl speed` under the same condition. The quota needs a writable cgroup, and is left out with a reason without one.
+`openssl speed` under the same condition. The runs keep the daemon's pace, rounds half a second apart. The quota needs a
+writable cgroup, and is left out with a reason without one.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
@@ -18,12 +21,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from aes_exporter import verdict
+from aes_exporter.vocabulary import Cell
+from aes_exporter.worker.messages import Slice
 from tests.benchmarks import estimators, openssl
+from tests.benchmarks.estimators import Key, Sample
 from tests.benchmarks.plot import draw
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+KEPT = ROOT / "build" / "accuracy.pickle"
 RUNS = 10
 QUOTA = 0.2
 
@@ -46,28 +56,41 @@ meanwhile: "idle" is not quite true, and the command should be run again on a qu
   block); a Zen 3 was seen at 43.0 (0.930).
 """
 
-Key = tuple[str, str, str, int]
 Throughputs = dict[Key, float]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """One run of the exporter, with what it said of itself."""
+    """One run of the exporter, with what it said of itself, and all its slices."""
 
-    best: Throughputs
+    samples: dict[Key, Sample]
     limits: dict[tuple[str, str], float]
     hertz: float
     cpu_seconds: float
     wall_seconds: float
 
+    @cached_property
+    def best(self) -> Throughputs:
+        """What the exporter makes of the slices, in bytes per second."""
+        found: Throughputs = {}
+        for path in dict.fromkeys(key[2] for key in self.samples):
+            keys = [key for key in self.samples if key[2] == path]
+            cells = [Cell(algorithm=key[0], operation=key[1], block_size=key[3]) for key in keys]
+            rounds = list(zip(*(self.samples[key].slices for key in keys), strict=True))
+            found |= {key: figure.best for key, figure in zip(keys, verdict.figures(cells, rounds), strict=True)}
+        return found
+
 
 def bench(prefix: Sequence[str] = ()) -> Bench:
-    command = (sys.executable, "-m", "aes_exporter", "bench", "--format=json", "--benchmark.engine=libcrypto")
+    command = (sys.executable, "-m", "tests.benchmarks.recorded")
     found = json.loads(subprocess.run([*prefix, *command], capture_output=True, check=True).stdout)
+    clock = [_slice(*numbers) for numbers in found["clock"]]
     return Bench(
-        best={
-            (each["algorithm"], each["operation"], each["path"], each["block_size"]): each["bytes_per_second"]
-            for each in found["results"]
+        samples={
+            (each["algorithm"], each["operation"], each["path"], each["block_size"]): Sample(
+                slices=[_slice(*numbers) for numbers in each["taken"]], clock=clock
+            )
+            for each in found["slices"]
         },
         limits={
             (limit["algorithm"], limit["operation"]): limit["bytes_per_second"]
@@ -78,6 +101,10 @@ def bench(prefix: Sequence[str] = ()) -> Bench:
         cpu_seconds=found["run"]["cpu_seconds"],
         wall_seconds=found["run"]["duration_seconds"],
     )
+
+
+def _slice(calls: int, wall_ns: int, cpu_ns: int, probe_ns: int) -> Slice:
+    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, probe_ns=probe_ns)
 
 
 def openssl_once(keys: Sequence[Key], prefix: Sequence[str] = ()) -> Throughputs:
@@ -132,10 +159,24 @@ def percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Collected:
+    """All that was measured in one go; without a quota, `limited` is empty and `refusal` says why."""
+
+    date: str
+    yardstick: Throughputs
+    idle: Sequence[Bench]
+    busy: Sequence[Bench]
+    busy_openssl: Throughputs
+    limited: Sequence[Bench]
+    limited_openssl: Throughputs
+    refusal: str
+
+
+def collect() -> Collected:
     print("idle: ten runs, openssl speed", flush=True)
     first = bench()
-    keys = list(first.best)
+    keys = list(first.samples)
     yardstick = {key: openssl.best(*key) for key in keys}
     idle = [first, *(bench() for _ in range(RUNS - 1))]
     print("busy: ten runs, openssl speed", flush=True)
@@ -147,47 +188,52 @@ def main() -> None:
             limited, limited_openssl, refusal = [bench(prefix) for _ in range(RUNS)], openssl_once(keys, prefix), ""
     except OSError as error:
         limited, limited_openssl, refusal = [], {}, str(error)
-    print("estimators", flush=True)
+    return Collected(
+        date=time.strftime("%Y-%m-%d"),
+        yardstick=yardstick,
+        idle=idle,
+        busy=busy,
+        busy_openssl=busy_openssl,
+        limited=limited,
+        limited_openssl=limited_openssl,
+        refusal=refusal,
+    )
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--again"]:
+        found: Collected = pickle.loads(KEPT.read_bytes())
+    else:
+        found = collect()
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_bytes(pickle.dumps(found))
+    keys = list(found.yardstick)
     lines = [
         "# Accuracy",
         "",
-        f"<!-- Written by `python -m tests.benchmarks.accuracy` on {time.strftime('%Y-%m-%d')}. -->",
+        f"<!-- Written by `python -m tests.benchmarks.accuracy` on {found.date}. -->",
         "",
-        *fidelity(keys, idle, yardstick),
-        *repeatability(keys, idle),
-        *disturbed(
-            "Under four busy loops",
-            keys,
-            idle=idle,
-            runs=busy,
-            openssl_runs=busy_openssl,
-            yardstick=yardstick,
-        ),
+        *fidelity(keys, found.idle, found.yardstick),
+        *repeatability(keys, found.idle),
+        *disturbed("Under four busy loops", found, found.busy, found.busy_openssl),
         *(
-            disturbed(
-                "Under a CPU quota of 20 %",
-                keys,
-                idle=idle,
-                runs=limited,
-                openssl_runs=limited_openssl,
-                yardstick=yardstick,
-            )
-            if limited
-            else ["## Under a CPU quota", "", f"Not measured: {refusal}.", ""]
+            disturbed("Under a CPU quota of 20 %", found, found.limited, found.limited_openssl)
+            if found.limited
+            else ["## Under a CPU quota", "", f"Not measured: {found.refusal}.", ""]
         ),
-        *silicon(idle),
-        *estimators.report(),
-        *cost(keys, idle),
+        *silicon(found.idle),
+        *estimators.report(*([run.samples for run in runs] for runs in (found.idle, found.busy, found.limited))),
+        *cost(keys, found.idle),
         NOTES,
     ]
     (DOCS / "accuracy.md").write_text("\n".join(lines).rstrip() + "\n")
     draw(
         DOCS / "accuracy.svg",
         keys,
-        idle=idle[0].best,
-        openssl=yardstick,
-        openssl_busy=busy_openssl,
-        busy=[run.best for run in busy],
+        idle=found.idle[0].best,
+        openssl=found.yardstick,
+        openssl_busy=found.busy_openssl,
+        busy=[run.best for run in found.busy],
     )
 
 
@@ -219,15 +265,8 @@ def repeatability(keys: Sequence[Key], idle: Sequence[Bench]) -> Iterator[str]:
     yield ""
 
 
-def disturbed(
-    title: str,
-    keys: Sequence[Key],
-    *,
-    idle: Sequence[Bench],
-    runs: Sequence[Bench],
-    openssl_runs: Throughputs,
-    yardstick: Throughputs,
-) -> Iterator[str]:
+def disturbed(title: str, found: Collected, runs: Sequence[Bench], openssl_runs: Throughputs) -> Iterator[str]:
+    keys, idle, yardstick = list(found.yardstick), found.idle, found.yardstick
     quiet = {key: statistics.median(run.best[key] for run in idle) for key in keys}
     large = [key for key in keys if key[3] >= 256]
     ratio = {key: min(run.best[key] for run in runs) / quiet[key] for key in keys}

@@ -21,7 +21,8 @@ from pathlib import Path
 from aes_exporter import paths
 from aes_exporter.capabilities import architecture, parse_words
 from aes_exporter.implementation import UNKNOWN, implementation
-from aes_exporter.model import ALGORITHMS, OPERATIONS, Cell, Exemption
+from aes_exporter.model import Exemption
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell
 from aes_exporter.worker.answers import known_answer
 from aes_exporter.worker.engines.libcrypto import Libcrypto
 

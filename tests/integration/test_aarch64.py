@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import rounds, workers
-from aes_exporter.model import Cell, Host, Lane
+from aes_exporter.model import Host, Lane
+from aes_exporter.vocabulary import Cell
 from aes_exporter.workers import Worker
 from tests.integration.test_real_worker import HARDWARE, PLAN, SOFTWARE
 from tests.libraries import arm64_root

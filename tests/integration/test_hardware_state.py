@@ -16,8 +16,9 @@ import pytest
 from aes_exporter import host, paths, rounds, workers
 from aes_exporter.explanation import explain
 from aes_exporter.host import instructions
-from aes_exporter.model import Exemption, Failure, Host, Lane, Measurement, NotApplicable, Reason, Run
+from aes_exporter.model import Exemption, Failure, Host, Lane, Measurement, NotApplicable, Run
 from aes_exporter.state import State, states
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker import compiled
 from aes_exporter.workers import Worker
 from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, SOFTWARE, flags

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import capabilities, host, paths, rounds, workers
-from aes_exporter.model import Failure, Lane, Measurement, Reason, Run
+from aes_exporter.model import Failure, Lane, Measurement, Run
+from aes_exporter.vocabulary import Reason
 from aes_exporter.worker.messages import Ready
 from aes_exporter.workers import Worker
 from tests import libraries

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import rounds, workers
-from aes_exporter.model import Failure, Host, Lane, Measurement, Reason
+from aes_exporter.model import Failure, Host, Lane, Measurement
+from aes_exporter.vocabulary import Reason
 from aes_exporter.workers import Worker
 from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, SOFTWARE, flags
 

@@ -10,18 +10,8 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import __version__, capabilities, paths, rounds, workers
-from aes_exporter.model import (
-    ALGORITHMS,
-    BLOCK_SIZES,
-    OPERATIONS,
-    Cell,
-    Failure,
-    Host,
-    Lane,
-    Measurement,
-    Plan,
-    Reason,
-)
+from aes_exporter.model import BLOCK_SIZES, Failure, Host, Lane, Measurement, Plan
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell, Reason
 from aes_exporter.worker.messages import Setup, Turn
 from aes_exporter.workers import WorkerError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aes_exporter import __version__, workers
-from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker import messages
 from aes_exporter.worker.messages import Setup, Turn
 from aes_exporter.workers import Worker, WorkerError
@@ -24,7 +24,7 @@ SETUP = Setup(
 )
 HELLO = f'{{"version":"{__version__}"}}'
 READY = '{"library":{"name":"Fake 1","file":"","provider":""},"capabilities":"","cpu":null,"notes":[],"chains":[]}'
-SLICES = '{"slices":[[1,100,90]],"chains":[]}'
+SLICES = '{"slices":[[1,100,90,0]],"chains":[]}'
 
 
 def script(body: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from aes_exporter.model import ALGORITHMS, Cell
+from aes_exporter.vocabulary import ALGORITHMS, Cell
 from aes_exporter.worker.answers import IV, KEY, known_answer, to_prove
 
 MODES: dict[str, modes.CBC | modes.ECB] = {"aes-128-cbc": modes.CBC(IV), "aes-128-ecb": modes.ECB()}

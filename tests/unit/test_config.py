@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aes_exporter.config import Address, Config, ConfigError, affordable_connections, load
-from aes_exporter.model import ALGORITHMS, BLOCK_SIZES, OPERATIONS, Cell, Lane
+from aes_exporter.model import BLOCK_SIZES, Lane
 from aes_exporter.options import OPTIONS, Command
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell
 
 COUNTS = {"--benchmark.rounds": "5 to 100000", "--web.max-connections": "1 to 65536", "--benchmark.cpu": "0 to 8191"}
 DURATIONS = {"--benchmark.interval": "1s to 1y", "--benchmark.timeout": "1s to 1y", "--benchmark.pause": "0s to 1h"}

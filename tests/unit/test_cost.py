@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from aes_exporter.cost import UNITS, comparisons, headline_engine, number
-from aes_exporter.model import Cell, Figure, Lane
+from aes_exporter.model import Figure, Lane
+from aes_exporter.vocabulary import Cell
 from tests.snapshots import HARDWARE, LANES, RUN, RUN_FAILED, RUN_PARTLY_FAILED, measurement, run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aes_exporter.implementation import implementation
-from aes_exporter.model import ALGORITHMS, OPERATIONS, Cell
+from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell
 
 CBC_ENCRYPT, CBC_DECRYPT = ("aes-128-cbc", "encrypt"), ("aes-128-cbc", "decrypt")
 ECB_ENCRYPT, ECB_DECRYPT = ("aes-128-ecb", "encrypt"), ("aes-128-ecb", "decrypt")

@@ -55,10 +55,20 @@ def test_a_turn_rotates_and_keeps_its_order() -> None:
     journal: list[object] = []
     operations = [Scripted(100 * (index + 1), journal=journal) for index in range(3)]
 
-    slices = take_turn(operations, [80, 40, 8], first=1)
+    slices = take_turn(operations, [80, 40, 8], 1, lambda: 0)
 
     assert journal == [(operations[1], 3, 40), (operations[2], 1, 8), (operations[0], 5, 80)]
     assert [(each.calls, each.wall_ns) for each in slices] == [(80, 8000), (40, 8000), (8, 2400)]
+
+
+def test_a_slice_bears_the_longer_of_the_probes_around_it() -> None:
+    """The core is probed once before the turn and after each slice, and a slice as doubtful as the worse."""
+    probes = iter((50, 70, 50, 50))
+
+    slices = take_turn([Scripted(100)] * 3, [8, 8, 8], 1, lambda: next(probes))
+
+    assert [each.probe_ns for each in slices] == [50, 70, 70]
+    assert next(probes, None) is None
 
 
 def test_even_one_call_is_warmed_up() -> None:
@@ -66,6 +76,6 @@ def test_even_one_call_is_warmed_up() -> None:
     journal: list[object] = []
     operation = Scripted(1_000_000, journal=journal)
 
-    take_turn([operation], [1], first=0)
+    take_turn([operation], [1], 0, lambda: 0)
 
     assert journal == [(operation, 1, 1)]

@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from aes_exporter import exposition, metrics
-from aes_exporter.model import Host, Lane, Library, Reason, Snapshot, WebConfigReading
+from aes_exporter.model import Host, Lane, Snapshot, WebConfigReading
+from aes_exporter.vocabulary import Library, Reason
 from tests.refresh import GENERATED, GOLDEN, generate
 from tests.snapshots import (
     CELLS,

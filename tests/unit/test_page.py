@@ -11,9 +11,10 @@ import pytest
 
 from aes_exporter import __version__
 from aes_exporter.explanation import answer, explain
-from aes_exporter.model import Exemption, Failure, Host, Lane, Mask, NotApplicable, Outcome, Reason, Snapshot
+from aes_exporter.model import Exemption, Failure, Host, Lane, Mask, NotApplicable, Outcome, Snapshot
 from aes_exporter.page import page
 from aes_exporter.state import State
+from aes_exporter.vocabulary import Reason
 from tests.hostile import HOSTILE, hostile
 from tests.snapshots import (
     FRESH,

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from aes_exporter import report
-from aes_exporter.model import Cell, Exemption, Failure, Figure, Host, Lane, Library, NotApplicable, Reason, Run
+from aes_exporter.model import Exemption, Failure, Figure, Host, Lane, NotApplicable, Run
+from aes_exporter.vocabulary import Cell, Library, Reason
 from tests.snapshots import HARDWARE, HOST, LANES, RUN, RUN_FAILED, RUN_PARTLY_FAILED, measurement, run
 
 # The goldens of all formats are compared by test_metrics.py, together with the other generated files.

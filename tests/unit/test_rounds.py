@@ -11,19 +11,8 @@ from typing import cast
 import pytest
 
 from aes_exporter import rounds
-from aes_exporter.model import (
-    Cell,
-    Exemption,
-    Failure,
-    Host,
-    Lane,
-    Library,
-    Measurement,
-    NotApplicable,
-    Plan,
-    Reason,
-    Run,
-)
+from aes_exporter.model import Exemption, Failure, Host, Lane, Measurement, NotApplicable, Plan, Run
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker.messages import Ready, Setup, Slice, Slices, Turn
 from aes_exporter.workers import Worker, WorkerError
 

@@ -15,20 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aes_exporter.model import (
-    Exemption,
-    Failure,
-    Host,
-    Lane,
-    Library,
-    Measurement,
-    NotApplicable,
-    Outcome,
-    Reason,
-    Run,
-    Snapshot,
-)
+from aes_exporter.model import Exemption, Failure, Host, Lane, Measurement, NotApplicable, Outcome, Run, Snapshot
 from aes_exporter.schedule import Grid, GridTrigger, Schedule
+from aes_exporter.vocabulary import Library, Reason
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
 SOFTWARE = Lane(engine="libcrypto", path="software")

@@ -9,22 +9,9 @@ from dataclasses import replace
 import pytest
 
 from aes_exporter.explanation import Explanation, answer, explain, why
-from aes_exporter.model import (
-    Cell,
-    Exemption,
-    Failure,
-    Figure,
-    Host,
-    Lane,
-    Library,
-    Mask,
-    Measurement,
-    NotApplicable,
-    Outcome,
-    Reason,
-    Run,
-)
+from aes_exporter.model import Exemption, Failure, Figure, Host, Lane, Mask, Measurement, NotApplicable, Outcome, Run
 from aes_exporter.state import State, hardware_state
+from aes_exporter.vocabulary import Cell, Library, Reason
 
 CELL = Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=1024)
 NO_HARDWARE = NotApplicable(reason=Exemption.NO_HARDWARE)

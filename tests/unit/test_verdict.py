@@ -5,19 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aes_exporter import verdict
-from aes_exporter.model import (
-    Cell,
-    Exemption,
-    Failure,
-    Figure,
-    Host,
-    Lane,
-    Library,
-    Measurement,
-    NotApplicable,
-    Outcome,
-    Reason,
-)
+from aes_exporter.model import Exemption, Failure, Figure, Host, Lane, Measurement, NotApplicable, Outcome
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker.messages import Slice
 
 HARDWARE = Lane(engine="libcrypto", path="hardware")
@@ -79,6 +68,33 @@ def test_best_and_median_are_per_cell() -> None:
         Figure(cell=cells[0], best=160e6, median=80e6),
         Figure(cell=cells[1], best=4096e6, median=2048e6),
     )
+
+
+def figure_of(*slices: tuple[int, int]) -> tuple[float, float]:
+    """Best and median of 16-byte slices in units of 16 MB/s; a slice is its wall time and its probe, in nanoseconds."""
+    cell = Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=16)
+    rounds = [(Slice(calls=1, wall_ns=wall_ns, cpu_ns=0, probe_ns=probe_ns),) for wall_ns, probe_ns in slices]
+    (figure,) = verdict.figures([cell], rounds)
+    return figure.best / 16e6, figure.median / 16e6
+
+
+def test_the_best_is_that_of_undisturbed_slices() -> None:
+    """Slices beside a busy sibling thread do not count for the best, not even faster ones, but for the median."""
+    quiet, busy = [(100, 5000), (110, 5000), (100, 5099), (120, 5000), (100, 5100)], [(80, 5101), (250, 9000)]
+
+    assert figure_of(*quiet, *busy) == (10.0, 10.0)
+    assert figure_of(*quiet, *([(250, 9000)] * 6)) == (10.0, 4.0)
+
+
+def test_all_slices_count_where_hardly_any_is_undisturbed() -> None:
+    """Four undisturbed slices are chance, and without probes nothing is known: the shortest of all is the best."""
+    assert figure_of(*[(100, 5000)] * 4, (80, 6000)) == (12.5, 10.0)
+    assert figure_of(*[(100, 0)] * 6, (80, 0)) == (12.5, 10.0)
+
+
+def test_a_best_is_never_below_its_median() -> None:
+    """Where most slices were disturbed and faster for it, the median is what the host gave at the least."""
+    assert figure_of(*[(100, 5000)] * 5, *[(80, 6000)] * 8) == (12.5, 12.5)
 
 
 def measured(*throughputs: tuple[int, float]) -> Measurement:

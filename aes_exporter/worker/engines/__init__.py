@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker.messages import Slice
 
 

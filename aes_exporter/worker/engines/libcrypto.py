@@ -10,7 +10,7 @@ import re
 from ctypes import c_char_p, c_int, c_int64, c_void_p
 from typing import Any
 
-from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker import compiled
 from aes_exporter.worker.answers import IV, KEY
 from aes_exporter.worker.engines import EngineError

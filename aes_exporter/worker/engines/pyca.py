@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from aes_exporter.model import Cell, Library, Reason
+from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker.answers import IV, KEY
 from aes_exporter.worker.engines import EngineError
 from aes_exporter.worker.engines.libcrypto import CPU_INFO, library_name
