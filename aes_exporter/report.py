@@ -27,6 +27,7 @@ from rich.table import Column, Table
 from aes_exporter import __version__
 from aes_exporter.cost import UNITS, comparisons, headline_engine, number
 from aes_exporter.explanation import answer, explain, why
+from aes_exporter.logs import printable
 from aes_exporter.model import Failure, Host, Lane, NotApplicable, Run, Speedup
 from aes_exporter.state import states
 from aes_exporter.vocabulary import Cell, Library
@@ -156,13 +157,8 @@ def _answers(host: Host, run: Run) -> Iterator[tuple[str, str]]:
 def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
     pairs = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for name, text in rows:
-        pairs.add_row(name, _printable(text))
+        pairs.add_row(name, printable(text))
     return pairs
-
-
-def _printable(text: str) -> str:
-    """Return text from outside without what moves a terminal's cursor and without what no encoding can carry."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _grids(title: str, entries: Iterable[tuple[Cell, Lane, str]]) -> Iterator[Table]:

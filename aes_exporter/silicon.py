@@ -13,8 +13,8 @@ from aes_exporter.worker.messages import Slice
 BLOCK_BYTES = 16
 
 QUIET = 1.003
-"""A round is quiet if its clock chain took at most this many times its shortest: a busy sibling thread or a moving
-clock shows in it, and in nothing else that a guest can see."""
+"""A round is quiet if its clock chain took at most this many times its shortest: a moving clock shows in it, and a busy
+sibling thread in part."""
 
 # CBC encryption waits for every block, so its limit is the block chain; everything else is limited by throughput.
 _LIMITS = (

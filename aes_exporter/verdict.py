@@ -64,13 +64,12 @@ def figures(cells: Sequence[Cell], rounds: Sequence[Sequence[Slice]]) -> tuple[F
 
 
 def _figure(cell: Cell, slices: Sequence[Slice], probe_ns: float) -> Figure:
-    throughputs = [each.calls * cell.block_size * 1e9 / each.wall_ns for each in slices]
-    undisturbed = [
-        throughput for throughput, each in zip(throughputs, slices, strict=True) if each.probe_ns <= probe_ns
-    ]
-    median = statistics.median(throughputs)
-    best = max(undisturbed if len(undisturbed) >= ENOUGH else throughputs)
-    return Figure(cell=cell, best=max(best, median), median=median)
+    undisturbed = [each for each in slices if each.probe_ns <= probe_ns]
+    counted = undisturbed if len(undisturbed) >= ENOUGH else slices
+    best = min((each.fastest_ns or each.wall_ns) / each.calls for each in counted)
+    median = statistics.median(each.wall_ns / each.calls for each in slices)
+    bytes_ = cell.block_size * 1e9
+    return Figure(cell=cell, best=bytes_ / min(best, median), median=bytes_ / median)
 
 
 def unmasked(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from aes_exporter.host.processor import printable
+from aes_exporter.host.processor import as_label
 
 # Start of sys_vendor, start of product_name, hypervisor. The first that fits counts. Vendors that build real machines,
 # too (Microsoft, Google, Oracle), are told by the product.
@@ -61,7 +61,7 @@ def _by_sysinfo(sysinfo: str) -> str:
     """Read the /proc/sysinfo of IBM Z, where even a "bare" Linux is a partition of the firmware's hypervisor."""
     program = re.search(r"^VM00 Control Program:(.*)", sysinfo, re.MULTILINE)
     if program:
-        return "KVM" if "KVM" in program[1] else printable(program[1])
+        return "KVM" if "KVM" in program[1] else as_label(program[1])
     return "PR/SM" if sysinfo else ""
 
 
@@ -82,7 +82,7 @@ def detect(
     """
     return (
         _by_dmi(sys_vendor, product_name)
-        or printable(sys_hypervisor_type).capitalize()
+        or as_label(sys_hypervisor_type).capitalize()
         or next((name for mark, name in _DEVICE_TREE if mark in device_tree), "")
         or _by_sysinfo(sysinfo)
         or ("QEMU" if "(emulated by qemu)" in cpuinfo else "")
@@ -96,7 +96,7 @@ def refine(known: str, *, cpuid_vendor: str = "") -> str:
     Firmware names the cloud or the product, so it counts more; but its "QEMU" leaves open whether KVM runs the guest.
     """
     vendor = cpuid_vendor.strip("\0 ")
-    name = _CPUID.get(vendor, printable(vendor))
+    name = _CPUID.get(vendor, as_label(vendor))
     if known == "QEMU" and name in ("KVM", "QEMU TCG"):
         return name
     return known or name

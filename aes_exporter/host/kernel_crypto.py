@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aes_exporter.host.processor import printable
+from aes_exporter.host.processor import as_label
 from aes_exporter.model import KernelDriver
 
 _ALGORITHMS = ("cbc(aes)", "ecb(aes)", "xts(aes)", "ctr(aes)", "gcm(aes)")
@@ -28,7 +28,7 @@ def parse_crypto(text: str, *, library: bool = False) -> tuple[KernelDriver, ...
         if usable:
             driver = max(usable, key=lambda algorithm: int(algorithm["priority"]))["driver"]
             accelerated = _accelerated(driver, library=library)
-            drivers.append(KernelDriver(algorithm=name, driver=printable(driver), accelerated=accelerated))
+            drivers.append(KernelDriver(algorithm=name, driver=as_label(driver), accelerated=accelerated))
     return tuple(drivers)
 
 
@@ -44,7 +44,7 @@ def _usable(algorithm: dict[str, str]) -> bool:
         algorithm.get("selftest") == "passed"
         and algorithm.get("internal", "no") == "no"
         and algorithm.get("fips", "yes") == "yes"
-        and printable(algorithm.get("driver", "")) != ""
+        and as_label(algorithm.get("driver", "")) != ""
         and re.fullmatch(r"-?[0-9]{1,10}", algorithm.get("priority", "")) is not None
     )
 

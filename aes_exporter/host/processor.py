@@ -51,7 +51,7 @@ _RISCV = {
 }
 
 
-def printable(text: str) -> str:
+def as_label(text: str) -> str:
     """Return text that is fit for a label: printable, blanks collapsed, at most 200 characters, "" for "unknown"."""
     clean = " ".join("".join(c if c.isprintable() else " " for c in text[: 10 * _LONGEST]).split())[:_LONGEST].rstrip()
     return "" if clean.lower() == "unknown" else clean
@@ -59,7 +59,7 @@ def printable(text: str) -> str:
 
 def _joined(values: Iterable[str]) -> str:
     """Join what differs from CPU to CPU, as on big.LITTLE: "Cortex-A7 + Cortex-A15"."""
-    return printable(" + ".join(dict.fromkeys(filter(None, map(printable, values)))))
+    return as_label(" + ".join(dict.fromkeys(filter(None, map(as_label, values)))))
 
 
 def _fields(text: str) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aes_exporter.host import child
 from aes_exporter.host.files import text
-from aes_exporter.host.processor import foreign, printable
+from aes_exporter.host.processor import as_label, foreign
 from aes_exporter.model import Host
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def _filled(host: Host, facts: object) -> Host:
 
     def either(known: str, key: str) -> str:
         fact = facts.get(key)
-        return known or (printable(str(fact)) if isinstance(fact, str | int) else "")
+        return known or (as_label(str(fact)) if isinstance(fact, str | int) else "")
 
     return replace(
         host,

@@ -17,7 +17,7 @@ def load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(FILE))
         library.hotloop_slice.restype = c_int64
-        library.hotloop_slice.argtypes = (c_void_p, c_void_p, c_void_p, c_int, c_int64, c_int64, POINTER(c_int64))
+        library.hotloop_slice.argtypes = (c_void_p, c_void_p, c_void_p, c_int, *(c_int64,) * 3, POINTER(c_int64))
         library.hotloop_chain_units.restype = c_int64
         library.hotloop_chain_units.argtypes = (c_int,)
         library.hotloop_chain_slice.restype = c_int

@@ -103,8 +103,8 @@ def bench(prefix: Sequence[str] = ()) -> Bench:
     )
 
 
-def _slice(calls: int, wall_ns: int, cpu_ns: int, probe_ns: int) -> Slice:
-    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, probe_ns=probe_ns)
+def _slice(calls: int, wall_ns: int, cpu_ns: int, fastest_ns: int, probe_ns: int) -> Slice:
+    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, fastest_ns=fastest_ns, probe_ns=probe_ns)
 
 
 def openssl_once(keys: Sequence[Key], prefix: Sequence[str] = ()) -> Throughputs:

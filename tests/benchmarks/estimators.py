@@ -23,7 +23,13 @@ class Sample:
 
     @property
     def times(self) -> list[float]:
+        """Nanoseconds a call of each slice."""
         return [each.wall_ns / each.calls for each in self.slices]
+
+    @property
+    def quarters(self) -> list[float]:
+        """Nanoseconds a call of the fastest quarter of each slice."""
+        return [each.fastest_ns / each.calls for each in self.slices]
 
 
 def of_quiet_rounds(sample: Sample) -> list[float]:
@@ -32,23 +38,27 @@ def of_quiet_rounds(sample: Sample) -> list[float]:
     return quiet if len(quiet) >= verdict.ENOUGH else sample.times
 
 
-def undisturbed(sample: Sample) -> list[float]:
+def undisturbed(sample: Sample, times: Sequence[float]) -> Sequence[float]:
     """The probes just before and after the slice were within 2 % of their best."""
     least = verdict.UNDISTURBED * min(each.probe_ns for each in sample.slices)
-    found = [time for time, each in zip(sample.times, sample.slices, strict=True) if each.probe_ns <= least]
-    return found if len(found) >= verdict.ENOUGH else sample.times
+    found = [time for time, each in zip(times, sample.slices, strict=True) if each.probe_ns <= least]
+    return found if len(found) >= verdict.ENOUGH else times
 
 
 ESTIMATORS: Mapping[str, Callable[[Sample], float]] = {
-    "shortest undisturbed slice": lambda sample: min(undisturbed(sample)),
+    "fastest quarter of undisturbed slices (taken)": lambda sample: min(undisturbed(sample, sample.quarters)),
+    "third of the fastest quarters of undisturbed slices": lambda sample: sorted(undisturbed(sample, sample.quarters))[
+        2
+    ],
+    "fastest quarter": lambda sample: min(sample.quarters),
+    "shortest undisturbed slice": lambda sample: min(undisturbed(sample, sample.times)),
     "shortest slice of quiet rounds": lambda sample: min(of_quiet_rounds(sample)),
     "shortest slice": lambda sample: min(sample.times),
     "shortest slice of half the rounds": lambda sample: min(sample.times[::2]),
     "third shortest slice": lambda sample: sorted(sample.times)[2],
-    "third shortest undisturbed slice": lambda sample: sorted(undisturbed(sample))[2],
     "mean of the three shortest slices": lambda sample: statistics.mean(sorted(sample.times)[:3]),
     "fifth percentile": lambda sample: statistics.quantiles(sample.times, n=20)[0],
-    "median of the undisturbed slices": lambda sample: statistics.median(undisturbed(sample)),
+    "median of the undisturbed slices": lambda sample: statistics.median(undisturbed(sample, sample.times)),
     "median": lambda sample: statistics.median(sample.times),
 }
 

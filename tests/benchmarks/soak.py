@@ -29,19 +29,20 @@ class Holdings:
     failed: int
     skipped: int
     resident_megabytes: float
+    anonymous_megabytes: float
     descriptors: int
     threads: int
     processes: int
     files: int
 
     def __str__(self) -> str:
-        return (
-            f"| {self.runs} | {self.failed} | {self.skipped} | {self.resident_megabytes:.1f} MB | {self.descriptors} | "
-            f"{self.threads} | {self.processes} | {self.files} |"
-        )
+        megabytes = (f"{each:.1f} MB" for each in (self.resident_megabytes, self.anonymous_megabytes))
+        counts = (self.descriptors, self.threads, self.processes, self.files)
+        return f"| {' | '.join(map(str, (self.runs, self.failed, self.skipped, *megabytes, *counts)))} |"
 
 
-HEADER = "| runs | failed | skipped | memory | descriptors | threads | workers | files |\n" + "|---" * 8 + "|"
+COLUMNS = ("runs", "failed", "skipped", "memory", "of it anonymous", "descriptors", "threads", "workers", "files")
+HEADER = f"| {' | '.join(COLUMNS)} |\n" + "|---" * len(COLUMNS) + "|"
 
 
 class Soak:
@@ -80,6 +81,7 @@ class Soak:
             failed=value(text, "runs_failed_total"),
             skipped=value(text, "runs_skipped_total"),
             resident_megabytes=number(r"VmRSS:\s+(\d+)", status) / 1000,
+            anonymous_megabytes=number(r"RssAnon:\s+(\d+)", status) / 1000,
             descriptors=descriptors(pid),
             threads=int(number(r"Threads:\s+(\d+)", status)),
             processes=self._workers(),

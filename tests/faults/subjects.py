@@ -16,7 +16,7 @@ from tests.daemons import QUICK, Daemon, daemon
 from tests.processes import children, descriptors
 
 LANES = ("libcrypto/hardware", "libcrypto/software")
-OFTEN = (*QUICK, "--benchmark.interval=2s")
+OFTEN = (*QUICK, "--benchmark.interval=1s")
 PATIENCE = 40.0
 """Seconds within which anything happens, on a machine that is busy with other things."""
 
@@ -107,7 +107,7 @@ def listed(folder: Path) -> list[str]:
 
 @contextmanager
 def patient(folder: Path, *flags: str, wrapper: tuple[str, ...] = ()) -> Iterator[Patient]:
-    """Start a daemon with a run every two seconds in `folder`, which it also has for temporary files.
+    """Start a daemon with a run every second in `folder`, which it also has for temporary files.
 
     In the end it must go at a SIGTERM, and its log must not have a traceback.
     """

@@ -155,7 +155,7 @@ def test_the_wall_clock_is_stepped(stepped: tuple[Patient, Callable[[int], None]
 
     last = subject.daemon.value("aes_exporter_last_run_timestamp_seconds") or 0
     assert abs(last - time.time() - seconds) < 60
-    assert (subject.daemon.value("aes_exporter_runs_skipped_total") or 0) < 5  # and not the 1800 of an hour
+    assert (subject.daemon.value("aes_exporter_runs_skipped_total") or 0) < 100  # and not the 3600 of an hour
     subject.wait_for_recovery()
 
 
@@ -164,7 +164,7 @@ def test_the_scheduler_wakes_late(tmp_path: Path) -> None:
     with patient(tmp_path) as subject:
         before = subject.daemon.value("aes_exporter_runs_skipped_total") or 0
         subject.daemon.process.send_signal(signal.SIGSTOP)
-        time.sleep(7)
+        time.sleep(4)
         subject.daemon.process.send_signal(signal.SIGCONT)
         subject.wait_for_recovery()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -75,13 +76,16 @@ def test_the_chains_of_this_cpu_are_timed() -> None:
 
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there are chains for x86-64 and aarch64 only")
 def test_the_probe_is_short_and_steady() -> None:
-    """A probe takes some microseconds, a fraction of a slice, and the shortest ones agree to much less than 2 %."""
+    """A probe takes some microseconds, a fraction of a slice, and undisturbed ones agree to much less than 2 %."""
     chains = Chains(compiled.load())
+    probes: list[int] = []
 
-    probes = sorted(chains.probe() for _ in range(2000))
+    deadline = time.monotonic() + 20  # a neighbour may be busy for seconds
+    while sum(probe < 1.01 * min(probes) for probe in probes) < 20:
+        assert time.monotonic() < deadline, sorted(probes)[:30]
+        probes += [chains.probe() for _ in range(1000)]
 
-    assert 1_000 < probes[0] < 20_000
-    assert probes[20] < 1.01 * probes[0]
+    assert 1_000 < min(probes) < 20_000
 
 
 @pytest.mark.skipif("aes" not in (flags() or ()), reason="this CPU has no AES instructions")

@@ -124,7 +124,7 @@ def world(folder: Path) -> Iterator[Prometheus]:
             daemon(folder, "--benchmark.interval=15s", "--benchmark.pause=0", "--benchmark.rounds=20")
         )
         real.wait_until_ready()
-        port, _ = stack.enter_context(served(HOSTS, "default"))
+        port = stack.enter_context(served(HOSTS, "default"))
         own = {"targets": [real.url.removeprefix("http://")], "labels": {"instance": "this-host"}}
         (folder / "targets.json").write_text(json.dumps([own, *Fleet(machines).targets(port)]))
         (folder / "rules").mkdir()

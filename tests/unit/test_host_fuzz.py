@@ -14,7 +14,7 @@ from aes_exporter.capabilities import ARCHITECTURES, Architecture
 from aes_exporter.host import hypervisor
 from aes_exporter.host.auxv import parse_auxv
 from aes_exporter.host.kernel_crypto import parse_crypto
-from aes_exporter.host.processor import foreign, parse_cpuinfo, printable
+from aes_exporter.host.processor import as_label, foreign, parse_cpuinfo
 from aes_exporter.model import Host
 
 PROC = Path(__file__).parents[1] / "data" / "proc"
@@ -51,7 +51,7 @@ CPUINFO = st.one_of(
 
 def fit(text: str) -> bool:
     """Whether a string may become a label value."""
-    return printable(text) == text
+    return as_label(text) == text
 
 
 def check(host: Host) -> None:
@@ -156,8 +156,8 @@ def test_any_firmware_gives_a_fit_name(vendor: str, product: str, kind: str, sys
 @given(st.text(max_size=1000))
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     """What is clean stays as it is."""
-    clean = printable(text)
+    clean = as_label(text)
 
-    assert printable(clean) == clean
+    assert as_label(clean) == clean
     assert clean.isprintable()
     assert len(clean) <= 200

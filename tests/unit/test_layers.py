@@ -57,15 +57,15 @@ LIBRARIES = {
     "click": {"usage"},
     "cpuinfo": set(),  # only in the text of the child that asks it
     "cryptography": {"worker.engines.pyca"},
-    "h11": {"server"},
+    "h11": {"server.connections"},
     "jinja2": {"page"},
     "logfmter": {"logs"},
-    "prometheus_client": {"exposition", "server"},
+    "prometheus_client": {"exposition", "server.application"},
     "pythonjsonlogger": {"logs"},
     "rich": {"report"},
     "setuptools": {"worker.build_hotloop"},
-    "starlette": {"server"},
-    "uvicorn": {"server"},
+    "starlette": {"server.application", "server.connections", "server.serving"},
+    "uvicorn": {"server.connections", "server.serving"},
     "yaml": {"web.document"},
 }
 

@@ -11,7 +11,7 @@ import pytest
 from aes_exporter.capabilities import ARCHITECTURES
 from aes_exporter.host import arm_cores
 from aes_exporter.host.auxv import parse_auxv
-from aes_exporter.host.processor import foreign, parse_cpuinfo, printable
+from aes_exporter.host.processor import as_label, foreign, parse_cpuinfo
 from aes_exporter.model import Host
 
 PROC = Path(__file__).parents[1] / "data" / "proc"
@@ -381,7 +381,7 @@ def test_riscv_identity_from_the_registers() -> None:
 )
 def test_names_are_fit_for_labels(text: str, clean: str) -> None:
     """Whatever a file holds, what goes out is printable, on one line and short."""
-    assert printable(text) == clean
+    assert as_label(text) == clean
 
 
 def vector(entries: dict[int, int]) -> bytes:

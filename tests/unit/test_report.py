@@ -79,7 +79,7 @@ def test_text_from_outside_stays_text() -> None:
     text = report.table(replace(HOST, brand="[red]AMD[/red]"), run({HARDWARE: failure}))
 
     assert "[red]AMD[/red], x86_64" in text
-    assert r"\x1b[2Jexit\tcode 1 \udcff :boom: [bold]" in text
+    assert r"\u001b[2Jexit\tcode 1 \\udcff :boom: [bold]" in text
 
 
 def test_a_run_without_figures_has_no_table_of_zeros() -> None:

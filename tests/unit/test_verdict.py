@@ -86,6 +86,17 @@ def test_the_best_is_that_of_undisturbed_slices() -> None:
     assert figure_of(*quiet, *([(250, 9000)] * 6)) == (10.0, 4.0)
 
 
+def test_the_best_is_the_fastest_quarter_and_the_median_is_of_whole_slices() -> None:
+    """Where the quarters of a slice were timed, the fastest of all quarters is the best."""
+    cell = Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=16)
+    rounds = [(Slice(calls=2, wall_ns=wall_ns, cpu_ns=0, fastest_ns=wall_ns - 20),) for wall_ns in (100, 120, 200)]
+
+    (figure,) = verdict.figures([cell], rounds)
+
+    assert figure.best == pytest.approx(2 * 16e9 / 80)
+    assert figure.median == pytest.approx(2 * 16e9 / 120)
+
+
 def test_all_slices_count_where_hardly_any_is_undisturbed() -> None:
     """Four undisturbed slices are chance, and without probes nothing is known: the shortest of all is the best."""
     assert figure_of(*[(100, 5000)] * 4, (80, 6000)) == (12.5, 10.0)
