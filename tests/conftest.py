@@ -1,4 +1,4 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and how they are divided among processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,26 @@ import pytest
 from hypothesis import settings
 
 import aes_exporter
-import tests.tools  # noqa: F401 (before anything reads the environment)
+from tests import tools
 
 PACKAGE = Path(aes_exporter.__file__).parent
+
+TOGETHER = ("deployment", "faults")
+"""Folders whose tests go to one process: they share what is costly to build, or act as one user."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Forget the variable for tools in the process that runs tests, but not in one that hands them out to others."""
+    if not getattr(config.option, "numprocesses", None):
+        tools.forget_variable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, since they share fixtures."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else item.path.name))
 
 
 @pytest.fixture

@@ -10,8 +10,13 @@ from typing import NoReturn
 
 import pytest
 
-# Taken out of the environment, since the exporter warns of variables with its prefix that it does not know.
-REQUIRED = os.environ.pop("AES_EXPORTER_REQUIRE_TOOLS", "") == "1"
+_VARIABLE = "AES_EXPORTER_REQUIRE_TOOLS"
+REQUIRED = os.environ.get(_VARIABLE) == "1"
+
+
+def forget_variable() -> None:
+    """Take the variable out of the environment: the exporter warns of those with its prefix that it does not know."""
+    os.environ.pop(_VARIABLE, None)
 
 
 def require(program: str) -> str:
