@@ -164,7 +164,8 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
     "Measurements": (
         _last_run(
             "aes_throughput_bytes_per_second",
-            f"Throughput in the shortest time slice, in bytes per second: what CPU and library can do. {_BINDING}",
+            "Throughput in the fastest undisturbed time slices, in bytes per second: what CPU and library can do. "
+            f"{_BINDING}",
             _throughput(lambda figure: figure.best),
             ("engine", "algorithm", "operation", "path", "block_size", "cpu_flags"),
         ),
@@ -176,13 +177,13 @@ PARTS: Mapping[str, tuple[Family, ...]] = {
         ),
         _last_run(
             "aes_speedup_ratio",
-            "Throughput on the hardware path over that on the masked path named by baseline, shortest time slices.",
+            "Throughput on the hardware path over that on the masked path named by baseline, fastest time slices.",
             _speedups,
             ("engine", "algorithm", "operation", "block_size", "cpu_flags", "baseline"),
         ),
         _last_run(
             "aes_cycles_per_byte",
-            "Core cycles per byte in the shortest time slice, by the clock measured in the same run; engine libcrypto.",
+            "Core cycles per byte in the fastest time slices, by the clock measured in the same run; engine libcrypto.",
             _cycles,
             ("algorithm", "operation", "path", "block_size"),
         ),

@@ -60,7 +60,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a cell reached on one lane, in bytes per second: the shortest slice and the median one.
+    """What a cell reached on one lane, in bytes per second: in its fastest slices and in the median one.
 
     `implementation` is the code that the library ran, such as "aesni" or "vpaes".
     """

@@ -31,15 +31,19 @@ class Chains:
         self._calls: dict[str, int] = {}
         units = {name: int(compiled.hotloop_chain_units(number)) for number, name in enumerate(NAMES)}
         self.units: Mapping[str, int] = {name: count for name, count in units.items() if count}
-        self._probe = _Chain(compiled, _PROBE) if compiled.hotloop_chain_units(_PROBE) else None
-        self._probe_calls = calibrate(self._probe, PROBE_NS) if self._probe else 0
+        has_probe = compiled.hotloop_chain_units(_PROBE) != 0
+        self._probe_calls = calibrate(_Chain(compiled, _PROBE), PROBE_NS) if has_probe else 0
+        self._probed = (c_int64 * 2)()
 
     def probe(self) -> int:
         """Return how many nanoseconds a fixed number of independent additions takes now, 0 where none are known.
 
         A busy sibling thread of the same core takes issue slots away, and with them the speed of short calls.
         """
-        return self._probe.slice(0, self._probe_calls).wall_ns if self._probe else 0
+        if not self._probe_calls:
+            return 0
+        self._compiled.hotloop_chain_slice(_PROBE, 0, self._probe_calls, self._probed)
+        return max(1, self._probed[0])
 
     def take(self, names: Iterable[str]) -> tuple[Slice, ...]:
         """Return a slice of each named chain; its calls are cycles for "clock" and AES-128 blocks for the others."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from aes_exporter.worker.engines import Operation
 from aes_exporter.worker.messages import Slice
 
-WARM_UP_SHARE = 16
-"""A sixteenth of a slice's calls precede it untimed: enough to bring code and buffer back into the caches."""
+WARM_UP_SHARE = 32
+"""One in 32 of a slice's calls precede it untimed, to bring code and buffer back into the caches."""
 
 
 def calibrate(operation: Operation, slice_ns: int) -> int:

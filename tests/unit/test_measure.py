@@ -57,7 +57,7 @@ def test_a_turn_rotates_and_keeps_its_order() -> None:
 
     slices = take_turn(operations, [80, 40, 8], 1, lambda: 0)
 
-    assert journal == [(operations[1], 3, 40), (operations[2], 1, 8), (operations[0], 5, 80)]
+    assert journal == [(operations[1], 2, 40), (operations[2], 1, 8), (operations[0], 3, 80)]
     assert [(each.calls, each.wall_ns) for each in slices] == [(80, 8000), (40, 8000), (8, 2400)]
 
 
