@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,12 +25,18 @@ def pytest_configure(config: pytest.Config) -> None:
         tools.forget_variable()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, since they share fixtures."""
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else item.path.name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out whole files, since their tests share fixtures, and some folders as a whole."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # which has no types
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            folder = file.split("/")[-2]
+            return folder if folder in TOGETHER else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture

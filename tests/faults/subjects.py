@@ -17,6 +17,9 @@ from tests.processes import children, descriptors
 
 LANES = ("libcrypto/hardware", "libcrypto/software")
 OFTEN = (*QUICK, "--benchmark.interval=1s")
+SELDOM = (*QUICK, "--benchmark.interval=2s")
+"""Time enough for a run in which workers hang for a second."""
+
 PATIENCE = 40.0
 """Seconds within which anything happens, on a machine that is busy with other things."""
 
@@ -106,13 +109,15 @@ def listed(folder: Path) -> list[str]:
 
 
 @contextmanager
-def patient(folder: Path, *flags: str, wrapper: tuple[str, ...] = ()) -> Iterator[Patient]:
+def patient(
+    folder: Path, *flags: str, wrapper: tuple[str, ...] = (), pace: tuple[str, ...] = OFTEN
+) -> Iterator[Patient]:
     """Start a daemon with a run every second in `folder`, which it also has for temporary files.
 
     In the end it must go at a SIGTERM, and its log must not have a traceback.
     """
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    with daemon(folder, *OFTEN, *flags, environment=environment, wrapper=wrapper) as subject:
+    with daemon(folder, *pace, *flags, environment=environment, wrapper=wrapper) as subject:
         subject.wait_until(lambda: bool(subject.url), PATIENCE)
         subject.wait_until(lambda: all(map(subject.up, LANES)), PATIENCE)
         subject.wait_until(lambda: not children(subject.process.pid), PATIENCE)

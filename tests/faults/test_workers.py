@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemons import daemon
-from tests.faults.subjects import LANES, PATIENCE, Patient, copied, patient
+from tests.faults.subjects import LANES, PATIENCE, SELDOM, Patient, copied, patient
 from tests.processes import alive, children
 
 
@@ -84,7 +84,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
     """One daemon for all faults, so that what one of them leaves behind would add up."""
     folder = tmp_path_factory.mktemp("workers")
     copied(folder)
-    with patient(folder) as started:
+    with patient(folder, pace=SELDOM) as started:
         yield started
 
 
