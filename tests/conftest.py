@@ -15,9 +15,6 @@ from tests import tools
 
 PACKAGE = Path(aes_exporter.__file__).parent
 
-TOGETHER = ("deployment", "faults")
-"""Folders whose tests go to one process: they share what is costly to build, or act as one user."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Forget the variable for tools in the process that runs tests, but not in one that hands them out to others."""
@@ -27,16 +24,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out whole files, since their tests share fixtures, and some folders as a whole."""
+    """Hand out whole files, since their tests share fixtures, and some of them together."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # which has no types
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            folder = file.split("/")[-2]
-            return folder if folder in TOGETHER else file
+            return _together(nodeid.partition("::")[0])
 
     return ByFile(config, log)
+
+
+def _together(file: str) -> str:
+    """Return what a file has in common with others: a costly fixture, or the user as which its daemons run."""
+    folder, name = file.split("/")[-2:]
+    if folder == "deployment":
+        return "machines" if name in ("test_release.py", "test_systemd.py") else "containers"
+    return folder if folder == "faults" else file
 
 
 @pytest.fixture

@@ -36,25 +36,8 @@ DOCS = ROOT / "docs"
 KEPT = ROOT / "build" / "accuracy.pickle"
 RUNS = 10
 QUOTA = 0.2
-
-NOTES = """\
-## Reading these figures
-
-They come from a guest with two virtual CPUs on a shared machine, with another program taking up to a quarter of a CPU
-meanwhile: "idle" is not quite true, and the command should be run again on a quiet machine.
-
-- Every cell is at or above `openssl speed` less 2 %. Ratios far above 1 are due to what disturbed `openssl speed`:
-  its figure is a mean over a second.
-- Most cells agree to 0.1 or 1 % over ten runs; the goal of 1 % at 64 bytes and more is missed by cells of 3 GB/s and
-  more. At 8 and 16 KiB, ECB gave 8.83 or 9.07 GB/s, one of the two for a whole run, so something that is settled when a
-  worker starts decides. Moving the buffer through a page from slice to slice did not change that; where the kernel puts
-  the pages is a guess. At 64 and 256 bytes single runs fell by 5 to 20 %.
-- The shortest slice repeats as well as any estimator that was tried, and it alone answers what CPU and library can do.
-  Quiet rounds alone give the same figures, since a disturbed round is hardly ever the fastest. So it stays as it is,
-  and `aes_exporter_quiet_rounds_ratio` says how far to trust a run.
-- The limits repeat to 0.0 %. libcrypto reaches 0.975 of the limit in CBC encryption on this Zen 4 (41.0 cycles a
-  block); a Zen 3 was seen at 43.0 (0.930).
-"""
+BY_HAND = "## Reading these figures\n"
+"""From this heading on the page is written by hand, and kept."""
 
 Throughputs = dict[Key, float]
 
@@ -208,6 +191,8 @@ def main() -> None:
         KEPT.parent.mkdir(exist_ok=True)
         KEPT.write_bytes(pickle.dumps(found))
     keys = list(found.yardstick)
+    page = DOCS / "accuracy.md"
+    notes = page.read_text().partition(BY_HAND)[2].rstrip()
     lines = [
         "# Accuracy",
         "",
@@ -224,9 +209,9 @@ def main() -> None:
         *silicon(found.idle),
         *estimators.report(*([run.samples for run in runs] for runs in (found.idle, found.busy, found.limited))),
         *cost(keys, found.idle),
-        NOTES,
+        f"{BY_HAND}{notes}",
     ]
-    (DOCS / "accuracy.md").write_text("\n".join(lines).rstrip() + "\n")
+    page.write_text("\n".join(lines) + "\n")
     draw(
         DOCS / "accuracy.svg",
         keys,
@@ -315,6 +300,7 @@ def cost(keys: Sequence[Key], idle: Sequence[Bench]) -> Iterator[str]:
     yield ""
     yield f"- {len(keys)} s at a second a cell, {len(keys) / own:.0f} times as much,"
     yield f"- {3 * len(keys)} s at its default of three, {3 * len(keys) / own:.0f} times as much."
+    yield ""
 
 
 if __name__ == "__main__":

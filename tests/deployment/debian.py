@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,6 +36,14 @@ def run(*command: str | Path, **options: object) -> str:
     finished = subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
     assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
     return str(finished.stdout)
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy what a checkout of the project has of use to those who deploy it."""
+    for name in ("aes_exporter", "deploy", "grafana"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Dockerfile"):
+        shutil.copy(ROOT / name, folder)
 
 
 def archive(suite: Suite, cache: Path) -> Path:

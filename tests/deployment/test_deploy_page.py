@@ -17,7 +17,7 @@ import pytest
 
 from tests.deployment import debian, machines
 from tests.deployment.containers import Container, Engine, arguments, get, wait_for
-from tests.deployment.debian import BOOKWORM, ROOT, Suite, run
+from tests.deployment.debian import BOOKWORM, ROOT, Suite, copy_checkout, run
 from tests.deployment.machines import Machine
 from tests.deployment.manifests import load
 from tests.tools import require
@@ -74,13 +74,6 @@ def box(
     with machines.booted(root, "--private-network") as running:
         yield running
     shutil.rmtree(root)
-
-
-def copy_checkout(folder: Path) -> None:
-    for name in ("aes_exporter", "deploy", "grafana"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "Dockerfile"):
-        shutil.copy(ROOT / name, folder)
 
 
 def test_one_box(box: Machine) -> None:
