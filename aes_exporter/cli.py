@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -172,6 +173,7 @@ async def _daemon(
         try:
             return await rounds.measure(plan, schedule.snapshot.host)
         finally:
+            gc.collect()  # the cycles that a run leaves behind would wait for the collector, and memory grow meanwhile
             first_run_ended.set()
 
     async def complete_host() -> None:
