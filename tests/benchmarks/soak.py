@@ -18,7 +18,7 @@ from tests.processes import children, descriptors
 SETTLED = 10
 """Runs after which all is loaded that is ever loaded, and growth counts."""
 
-GROWTH_MEGABYTES = 2.0
+GROWTH_MEGABYTES = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
