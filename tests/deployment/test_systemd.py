@@ -138,19 +138,21 @@ def test_the_exposure_is_low(installed: Machine, unit: str) -> None:
 
 def test_hardening_takes_nothing_from_the_measurement(installed: Machine, port: int) -> None:
     """An unhardened start as root publishes the same series: the same engines, flags, drivers, and pinning."""
-    hardened = scrape(installed, port)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         other = int(probe.getsockname()[1])
     settings = (*QUICK.split(), f"AES_EXPORTER_WEB_LISTEN_ADDRESS=127.0.0.1:{other}", "AES_EXPORTER_BENCHMARK_NICE=5")
     command = installed.command("env", *settings, "/opt/aes-exporter/bin/aes-exporter")
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as plain:
         try:
-            unhardened = scrape(installed, other)
+            deadline = time.monotonic() + 30  # each asks for the hypervisor some time after its first run
+            hardened = unhardened = ""
+            while not hardened or series(hardened) != series(unhardened):
+                assert time.monotonic() < deadline, series(hardened) ^ series(unhardened)
+                hardened, unhardened = scrape(installed, port), scrape(installed, other)
         finally:
             for child in children(plain.pid):  # nsenter passes no signal on
                 os.kill(child, signal.SIGTERM)
 
-    assert series(hardened) == series(unhardened)
     assert ("aes_exporter_run_cpu",) in series(hardened)
 
 
