@@ -173,7 +173,7 @@ async def _daemon(
         try:
             return await rounds.measure(plan, schedule.snapshot.host)
         finally:
-            gc.collect()  # the cycles that a run leaves behind would wait for the collector, and memory grow meanwhile
+            gc.collect()  # asyncio's transports are cycles: those of closed connections would wait for the collector
             first_run_ended.set()
 
     async def complete_host() -> None:

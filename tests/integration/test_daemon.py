@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import urllib.request
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -61,6 +63,41 @@ async def test_the_host_is_completed_after_the_first_run(monkeypatch: pytest.Mon
         await daemon
 
     assert asked == ["run with pauses of 0.0 s", "host"]
+
+
+class Cycle:
+    """Something that only the garbage collector can end."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_garbage_is_collected_after_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has become old is not left to the collector, which would let memory grow for hours before it looks."""
+
+    async def measure(_plan: Plan, _host: Host) -> Run:
+        return RUN
+
+    async def complete(known: Host) -> Host:
+        return known
+
+    monkeypatch.setattr(host, "complete", complete)
+    monkeypatch.setattr(rounds, "measure", measure)
+    settings = config.load("serve", {"--web.listen-address": ["127.0.0.1:0"]}, {})
+    sockets = server.listen(settings.listen)
+    page = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/-/healthy"
+    gc.disable()
+    left = weakref.ref(Cycle())
+    assert left() is not None
+    try:
+        daemon = asyncio.create_task(cli._daemon(settings, sockets))
+        async with asyncio.timeout(10):
+            while left() is not None:
+                await fetched(page)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await daemon
+    finally:
+        gc.enable()
 
 
 async def test_a_second_signal_is_left_to_the_system() -> None:
