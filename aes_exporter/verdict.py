@@ -62,18 +62,22 @@ def figures(cells: Sequence[Cell], rounds: Sequence[Sequence[Slice]]) -> tuple[F
     The best is that of the undisturbed slices: most calls are slower beside a busy sibling thread of the core, but some
     are 2 % faster, and the two do not mix in one figure that repeats.
     """
-    probe_ns = UNDISTURBED * min(each.probe_ns for slices in rounds for each in slices)
+    probe_ns = min(each.probe_ns for slices in rounds for each in slices)
     return tuple(_figure(cell, slices, probe_ns) for cell, slices in zip(cells, zip(*rounds, strict=True), strict=True))
 
 
 def _figure(cell: Cell, slices: Sequence[Slice], probe_ns: float) -> Figure:
-    undisturbed = [each for each in slices if each.probe_ns <= probe_ns]
-    counted = undisturbed if len(undisturbed) >= ENOUGH else slices
-    paces = sorted((each.fastest_ns or each.wall_ns) / each.calls for each in counted)
+    paces = sorted((each.fastest_ns or each.wall_ns) / each.calls for each in undisturbed(slices, probe_ns))
     best = paces[min(RANK, len(paces)) - 1]
     median = statistics.median(each.wall_ns / each.calls for each in slices)
     bytes_ = cell.block_size * 1e9
     return Figure(cell=cell, best=bytes_ / min(best, median), median=bytes_ / median)
+
+
+def undisturbed(slices: Sequence[Slice], probe_ns: float) -> Sequence[Slice]:
+    """Return the slices around which probes took hardly longer than `probe_ns`; all if there are too few of them."""
+    found = [each for each in slices if each.probe_ns <= UNDISTURBED * probe_ns]
+    return found if len(found) >= ENOUGH else slices
 
 
 def unmasked(

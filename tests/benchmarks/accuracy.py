@@ -11,6 +11,7 @@ writable cgroup, and is left out with a reason without one.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pickle
@@ -184,7 +185,9 @@ def collect() -> Collected:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--again"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--again", action="store_true", help="write the report anew from what was measured last")
+    if parser.parse_args().again:
         found: Collected = pickle.loads(KEPT.read_bytes())
     else:
         found = collect()

@@ -22,6 +22,12 @@ class Sample:
     clock: Sequence[Slice]
 
     @property
+    def undisturbed(self) -> Sample:
+        """The slices that the exporter takes for undisturbed."""
+        found = verdict.undisturbed(self.slices, min(each.probe_ns for each in self.slices))
+        return Sample(slices=found, clock=self.clock)
+
+    @property
     def times(self) -> list[float]:
         """Nanoseconds a call of each slice."""
         return [each.wall_ns / each.calls for each in self.slices]
@@ -38,27 +44,18 @@ def of_quiet_rounds(sample: Sample) -> list[float]:
     return quiet if len(quiet) >= verdict.ENOUGH else sample.times
 
 
-def undisturbed(sample: Sample, times: Sequence[float]) -> Sequence[float]:
-    """The probes just before and after the slice were within 2 % of their best."""
-    least = verdict.UNDISTURBED * min(each.probe_ns for each in sample.slices)
-    found = [time for time, each in zip(times, sample.slices, strict=True) if each.probe_ns <= least]
-    return found if len(found) >= verdict.ENOUGH else times
-
-
 ESTIMATORS: Mapping[str, Callable[[Sample], float]] = {
-    "fastest quarter of undisturbed slices (taken)": lambda sample: min(undisturbed(sample, sample.quarters)),
-    "third of the fastest quarters of undisturbed slices": lambda sample: sorted(undisturbed(sample, sample.quarters))[
-        2
-    ],
+    "fastest quarter of undisturbed slices (taken)": lambda sample: min(sample.undisturbed.quarters),
+    "third of the fastest quarters of undisturbed slices": lambda sample: sorted(sample.undisturbed.quarters)[2],
     "fastest quarter": lambda sample: min(sample.quarters),
-    "shortest undisturbed slice": lambda sample: min(undisturbed(sample, sample.times)),
+    "shortest undisturbed slice": lambda sample: min(sample.undisturbed.times),
     "shortest slice of quiet rounds": lambda sample: min(of_quiet_rounds(sample)),
     "shortest slice": lambda sample: min(sample.times),
     "shortest slice of half the rounds": lambda sample: min(sample.times[::2]),
     "third shortest slice": lambda sample: sorted(sample.times)[2],
     "mean of the three shortest slices": lambda sample: statistics.mean(sorted(sample.times)[:3]),
     "fifth percentile": lambda sample: statistics.quantiles(sample.times, n=20)[0],
-    "median of the undisturbed slices": lambda sample: statistics.median(undisturbed(sample, sample.times)),
+    "median of the undisturbed slices": lambda sample: statistics.median(sample.undisturbed.times),
     "median": lambda sample: statistics.median(sample.times),
 }
 
