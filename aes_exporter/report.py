@@ -129,7 +129,7 @@ def _heading(cell: Cell) -> str:
 
 def _notes(throughputs: Sequence[tuple[Cell, Lane, str]]) -> Iterator[tuple[str, str]]:
     if throughputs:
-        yield "MB/s", "10^6 bytes per second, best time slice; openssl speed prints 10^3"
+        yield "MB/s", "10^6 bytes per second, fastest slices; openssl speed prints 10^3"
     if any(lane.engine == "cryptography" and cell.block_size < 1024 for cell, lane, _ in throughputs):
         yield "cryptography", "below 1024 B mostly what its Python binding costs per call"
 

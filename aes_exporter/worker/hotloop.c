@@ -11,6 +11,7 @@
 
 typedef int (*update_function)(void *context, unsigned char *out, int *written, const unsigned char *in, int length);
 
+#define QUARTERS 4
 #define PAGE 4096
 #define BUFFER_STEP (13 * 64) /* odd numbers of cache lines, so that all lines of a page are visited */
 #define STACK_STEP (3 * 64)
@@ -50,8 +51,8 @@ EXPORT int64_t hotloop_slice(update_function update, void *context, unsigned cha
     struct stopwatch watch = start_stopwatch();
     int64_t before = watch.wall;
 
-    for (int64_t quarter = 0; quarter < 4; quarter++) {
-        int64_t share = (calls + 3 - quarter) / 4; /* the first ones get what is left over */
+    for (int64_t quarter = 0; quarter < QUARTERS; quarter++) {
+        int64_t share = (calls + QUARTERS - 1 - quarter) / QUARTERS; /* the first ones get what is left over */
 
         if (share == 0)
             continue;

@@ -208,7 +208,9 @@ async def test_a_stray_print_does_not_reach_the_channel(tmp_path: Path, copy_pac
         await worker.set_up(SETUP)
         reply = await worker.take_turn(Turn(first=0), cells=1)
 
-    assert len(reply.slices) == 1
+    (taken,) = reply.slices
+    assert 0 < taken.fastest_ns <= taken.wall_ns
+    assert (taken.probe_ns > 0) is (MACHINE in ("x86_64", "aarch64"))
 
 
 async def test_a_worker_ends_with_its_input() -> None:

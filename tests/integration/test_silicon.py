@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import platform
 import subprocess
 import time
@@ -72,6 +74,48 @@ def test_the_chains_of_this_cpu_are_timed() -> None:
     assert 0.3 < clock.calls / clock.wall_ns < 10  # GHz
     assert set(chains.units) <= set(NAMES)
     assert ("aes" in (flags() or ())) == ("encrypt" in chains.units)
+
+
+WITNESS = r"""
+#include <stdint.h>
+
+int seen;
+int64_t buffers[16], stacks[16];
+
+int update(void *context, unsigned char *out, int *written, const unsigned char *in, int length)
+{
+    (void)context, (void)in;
+    buffers[seen] = (intptr_t)out;
+    stacks[seen++] = (intptr_t)__builtin_frame_address(0);
+    *written = length;
+    return 1;
+}
+"""
+
+
+@pytest.mark.parametrize(("calls", "shares"), [(10, [3, 3, 2, 2]), (2, [1, 1]), (1, [1])])
+def test_each_quarter_of_a_slice_has_another_placement(tmp_path: Path, calls: int, shares: list[int]) -> None:
+    """Buffer and stack move from quarter to quarter within a page, by whole cache lines, and every call is made."""
+    (tmp_path / "witness.c").write_text(WITNESS)
+    library = str(tmp_path / "witness.so")
+    subprocess.run((require("cc"), "-shared", "-fPIC", "-O2", tmp_path / "witness.c", "-o", library), check=True)
+    witness = ctypes.CDLL(library)
+    room = ctypes.create_string_buffer(16 + 2 * 4096)
+    page = ctypes.addressof(room) + -ctypes.addressof(room) % 4096
+    elapsed = (ctypes.c_int64 * 3)()
+    update = ctypes.cast(witness.update, ctypes.c_void_p)
+
+    failed = compiled.load().hotloop_slice(update, None, page, 16, 1, 0, calls, elapsed)
+
+    assert failed == 0
+    assert ctypes.c_int.in_dll(witness, "seen").value == calls
+    buffers, stacks = (list((ctypes.c_int64 * 16).in_dll(witness, name))[:calls] for name in ("buffers", "stacks"))
+    for addresses in (buffers, stacks):
+        assert [len(list(group)) for _, group in itertools.groupby(addresses)] == shares
+        assert len(set(addresses)) == len(shares)
+        assert all((address - addresses[0]) % 64 == 0 for address in addresses)
+    assert all(page <= buffer < page + 4096 for buffer in buffers)
+    assert 0 < elapsed[2] <= elapsed[0]
 
 
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there are chains for x86-64 and aarch64 only")
