@@ -1,6 +1,7 @@
 """What is answered: metrics, page and health, as an ASGI application.
 
-A scrape is rendered in the event loop, from what the registry holds at that moment.
+A scrape is rendered in the event loop, from what the registry holds at that moment. Requests whose state has `arrived`,
+the time of the loop at which they came, share what was rendered since then.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +26,8 @@ from starlette.types import Scope
 _log = logging.getLogger(__name__)
 
 HEALTH_PATHS = ("/-/healthy", "/-/ready")
+
+_KEPT = 4  # scrapes kept for those who share them: as many as there are formats in use, plain and compressed
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; "
@@ -57,7 +61,7 @@ def application(
     scrapes = _Scrapes(registry)
 
     async def metrics(request: Request) -> Response:
-        return await scrapes.answer(_wish(request))
+        return scrapes.answer(_wish(request), getattr(request.state, "arrived", math.inf))
 
     async def landing(_: Request) -> Response:
         return HTMLResponse(page(), headers=_PAGE_HEADERS)
@@ -107,30 +111,26 @@ def _wish(request: Request) -> _Wish:
 
 
 class _Scrapes:
-    """Renders one scrape in a turn of the loop, for all who have wished for it by then.
-
-    So a crowd of scrapes neither costs more than a few nor holds up anything else.
-    """
+    """Renders scrapes. Those who were already waiting for the same when it was rendered share one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._rendering = asyncio.Lock()
-        self._awaited: dict[_Wish, asyncio.Task[bytes]] = {}
+        self._latest: dict[_Wish, tuple[float, bytes]] = {}  # when it was begun, and what came of it
 
-    async def answer(self, wish: _Wish) -> Response:
-        if wish not in self._awaited:
-            self._awaited[wish] = asyncio.create_task(self._rendered(wish))
-        body = await asyncio.shield(self._awaited[wish])
+    def answer(self, wish: _Wish, arrived: float) -> Response:
+        began, body = self._latest.pop(wish, (-math.inf, b""))
+        if began < arrived:
+            began, body = asyncio.get_running_loop().time(), self._rendered(wish)
+        self._latest[wish] = began, body
+        if len(self._latest) > _KEPT:
+            del self._latest[next(iter(self._latest))]
         headers = {"Content-Type": wish.content_type, "Vary": "Accept, Accept-Encoding"}
         return Response(body, headers={**headers, "Content-Encoding": "gzip"} if wish.gzip else headers)
 
-    async def _rendered(self, wish: _Wish) -> bytes:
-        async with self._rendering:
-            await asyncio.sleep(0)
-            del self._awaited[wish]  # who comes from now on gets a newer one
-            registry = self._registry
-            body = wish.encoder(registry.restricted_registry(wish.names) if wish.names else registry)
-            return gzip.compress(body, compresslevel=6, mtime=0) if wish.gzip else body
+    def _rendered(self, wish: _Wish) -> bytes:
+        registry = self._registry
+        body = wish.encoder(registry.restricted_registry(wish.names) if wish.names else registry)
+        return gzip.compress(body, compresslevel=6, mtime=0) if wish.gzip else body
 
 
 def _encoder(accept: str) -> tuple[Callable[[Any], bytes], str]:

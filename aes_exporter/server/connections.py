@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import struct
 from asyncio.sslproto import SSLProtocol
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from aes_exporter.server.turnstile import Turnstile
 
 if TYPE_CHECKING:  # it brings the YAML library, which only those with a web config should pay for
     from aes_exporter.web.tls import Tls
 
 _MOUTHFUL = 16 * 1024  # bytes given to h11 at once, which is also what it accepts of an unfinished request
 _RESET = struct.pack("ii", 1, 0)  # linger, for no time
+_REST = 1.0  # seconds since its last response after which a client counts as one that has just come
 
 
 class _Stage(Enum):
@@ -65,6 +69,7 @@ class Config(uvicorn.Config):
         self.seconds = {_Stage.REQUEST: request_seconds, _Stage.RESPONSE: response_seconds}
         self.tls = tls
         self.open: dict[_Connection, None] = {}
+        self.turnstile = Turnstile()
 
 
 class _Connection(H11Protocol):
@@ -83,6 +88,16 @@ class _Connection(H11Protocol):
         self._link: asyncio.Transport | None = None
         self._watched: object = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._answered = -math.inf
+        self._has_ended = False
+        self.app = self._in_turn
+
+    async def _in_turn(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the application answer a request when it is its turn, and know when it came."""
+        arrived = self.loop.time()
+        await self._shared.turnstile.wait(rested=arrived - self._answered > _REST)
+        scope["state"]["arrived"] = arrived
+        await self._shared.loaded_app(scope, receive, send)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn does
         super().connection_made(transport)
@@ -120,13 +135,20 @@ class _Connection(H11Protocol):
                 super().data_received(data[start : start + _MOUTHFUL])
         self.watch()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        """Stay open for a client that will send nothing more, as long as it waits for responses."""
+        self._has_ended = True
+        answering = bool(self.cycle) and not self.cycle.response_complete
+        return answering and self._tls is None  # which is closed both ways at once
+
     def resume_writing(self) -> None:
         super().resume_writing()
         self.watch()
 
     def on_response_complete(self) -> None:
+        self._answered = self.loop.time()
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
+        if self.conn.their_state is h11.SEND_BODY or (self._has_ended and self.cycle.response_complete):
             self.transport.close()  # nobody here reads a body
         self.watch()
 

@@ -89,10 +89,14 @@ class Patient:
         start = f'msg="lane failed" engine={engine} path={path} reason={reason}'
         return next(line for line in reversed(self.daemon.log.read_text().splitlines()) if start in line)
 
-    def wait_for_recovery(self) -> None:
-        """Wait until all lanes are measured again, and nothing is left of what went wrong."""
+    def next_run(self) -> None:
+        """Wait until a run has ended."""
         runs = self.daemon.value("aes_exporter_runs_total") or 0
         self.daemon.wait_until(lambda: (self.daemon.value("aes_exporter_runs_total") or 0) > runs, PATIENCE)
+
+    def wait_for_recovery(self) -> None:
+        """Wait until all lanes are measured again, and nothing is left of what went wrong."""
+        self.next_run()
         self.daemon.wait_until(lambda: all(map(self.daemon.up, LANES)), PATIENCE)
         self.daemon.wait_until(self.is_clean, PATIENCE)
         assert self.daemon.get("/-/healthy")[0] == 200

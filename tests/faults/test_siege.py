@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import resource
 import socket
-import statistics
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -61,8 +60,8 @@ def megabytes(subject: Patient) -> float:
 
 def best(subject: Patient) -> float:
     """Return the throughput of one cell in the next run that ends."""
-    runs = subject.daemon.value("aes_exporter_runs_total") or 0
-    subject.daemon.wait_until(lambda: (subject.daemon.value("aes_exporter_runs_total") or 0) > runs + 1, PATIENCE)
+    subject.next_run()
+    subject.next_run()  # the first may have begun before
     cell = 'algorithm="aes-128-cbc",block_size="1024",.*operation="encrypt",path="hardware"'
     found = re.search(rf"aes_throughput_bytes_per_second{{{cell}}} (\S+)", subject.daemon.metrics())
     assert found
@@ -78,11 +77,12 @@ def test_seven_hundred_hostile_clients(tmp_path: Path, many_descriptors: None) -
     """
     with ExitStack() as held, patient(tmp_path, "--web.max-connections=900") as subject:
         calm = best(subject)
+        subject.next_run()  # the siege begins as it has ended, not while workers start on both CPUs
         with ExitStack() as first:
             clients = besiege(subject, first)
             began = time.monotonic()
 
-            assert statistics.median(seconds_of_a_scrape(subject) for _ in range(21)) < 0.1
+            assert max(seconds_of_a_scrape(subject) for _ in range(21)) < 0.1
             assert best(subject) > 0.8 * calm
             assert megabytes(subject) < 80
             subject.daemon.wait_until(lambda: not any(map(is_open, clients[:500])), PATIENCE)

@@ -62,7 +62,7 @@ class Served:
 
 
 class Sluggish:
-    """A collector that takes its time."""
+    """A collector that takes its time, and a page that takes as much."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -75,6 +75,10 @@ class Sluggish:
         self.scrapes += 1
         time.sleep(self.seconds)
         return []
+
+    def page(self) -> str:
+        time.sleep(self.seconds)
+        return "x" * BIG_BYTES
 
 
 @pytest.fixture
@@ -93,14 +97,14 @@ def app_registry(sluggish: Sluggish) -> CollectorRegistry:
 
 
 @pytest.fixture
-def serve(app_registry: CollectorRegistry) -> Iterator[Callable[..., Served]]:
+def serve(app_registry: CollectorRegistry, sluggish: Sluggish) -> Iterator[Callable[..., Served]]:
     """Start servers with given limits; each is stopped in the end."""
     app = application(
         registry=app_registry,
         telemetry_path="/metrics",
         healthy=lambda: True,
         ready=lambda: True,
-        page=lambda: "x" * BIG_BYTES,
+        page=sluggish.page,
     )
     with ExitStack() as stack:
 
@@ -234,7 +238,6 @@ class TestSiege:
         with ExitStack() as held:
             clients = [held.enter_context(served.connect(HALF)) for _ in range(500)]
             clients += [held.enter_context(served.connect(BIG)) for _ in range(200)]
-            served.scrape()  # behind the 200 responses that are rendered first
             assert max(served.scrape() for _ in range(20)) < 1
             assert sum(is_open(client) for client in clients) == min(700, max_connections - 1)  # a scrape took one
             assert served.stop() < 2
@@ -297,6 +300,17 @@ class TestBursts:
             read_ready(held.enter_context(served.connect(READY)))
             assert time.monotonic() - began < 0.9  # and not after all of them, which takes 1.5 s
             assert all(read_all(scrape).startswith(b"HTTP/1.1 200 OK\r\n") for scrape in scrapes)
+
+    def test_a_crowd_is_overtaken(self, serve: Callable[..., Served], sluggish: Sluggish) -> None:
+        """A scrape does not wait for all the pages that others have asked for a moment before."""
+        served = serve()
+        sluggish.seconds = 0.02
+        with ExitStack() as held:
+            served.call(time.sleep, 0.2)
+            pages = [held.enter_context(served.connect(BIG)) for _ in range(100)]
+            time.sleep(0.2)
+            assert served.scrape() < 0.5  # and not after two seconds
+            assert all(sock.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n") for sock in pages)
 
     @pytest.mark.parametrize("scrape", [SCRAPE, OPEN_METRICS % 0], ids=["text", "OpenMetrics"])
     def test_scrapes_are_shared(self, serve: Callable[..., Served], sluggish: Sluggish, scrape: bytes) -> None:
@@ -495,8 +509,9 @@ class TestOddRequests:
         assert answer.count(b"HTTP/1.1 200 OK\r\n") == 300
         assert answer.endswith(b"Not Found")
 
-    def test_half_closed(self, serve: Callable[..., Served]) -> None:
-        """A client that has shut down its sending side still gets the whole answer."""
-        with serve().connect(BIG) as sock:
+    @pytest.mark.parametrize(("request_", "answers"), [(BIG, 1), (BIG * 3, 3), (READY * 20, 20), (READY + HALF, 1)])
+    def test_half_closed(self, serve: Callable[..., Served], request_: bytes, answers: int) -> None:
+        """A client that has shut down its sending side still gets all of its answers, and is closed after them."""
+        with serve().connect(request_) as sock:
             sock.shutdown(socket.SHUT_WR)
-            assert len(read_all(sock)) > BIG_BYTES
+            assert read_all(sock).count(b"HTTP/1.1 200 OK\r\n") == answers
