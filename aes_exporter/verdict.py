@@ -24,13 +24,13 @@ HONEST_SHARE = 1.05
 
 
 UNDISTURBED = 1.02
-"""A slice is undisturbed if the probes around it took at most this many times the run's shortest..."""
+"""A part of a slice is undisturbed if the probes around it took at most this many times the run's shortest..."""
 
-ENOUGH = 5
-"""... and with fewer undisturbed slices than this of a cell, all of them count."""
+ENOUGH = 8
+"""... and with fewer undisturbed parts than this of a cell, all of them count."""
 
-RANK = 3
-"""The third fastest pace is the best: the very fastest is luck where one slice in fifty finds a faster rhythm."""
+FASTEST = 8
+"""The best is the mean of the fastest one in so many, since the very fastest are luck: a rhythm that few parts find."""
 
 
 def admission(lane: Lane, words: tuple[int, ...] | None, host: Host) -> Failure | NotApplicable | None:
@@ -59,25 +59,29 @@ def contention(rounds: Sequence[Sequence[Slice]]) -> float:
 def figures(cells: Sequence[Cell], rounds: Sequence[Sequence[Slice]]) -> tuple[Figure, ...]:
     """Return best and median throughput of each cell over its slices, in bytes per second.
 
-    The best is that of the undisturbed slices: most calls are slower beside a busy sibling thread of the core, but some
+    The best is that of the undisturbed parts: most calls are slower beside a busy sibling thread of the core, but some
     are 2 % faster, and the two do not mix in one figure that repeats.
     """
-    probe_ns = min(each.probe_ns for slices in rounds for each in slices)
+    probe_ns = min(min(each.timings[::2], default=0) for slices in rounds for each in slices)
     return tuple(_figure(cell, slices, probe_ns) for cell, slices in zip(cells, zip(*rounds, strict=True), strict=True))
 
 
-def _figure(cell: Cell, slices: Sequence[Slice], probe_ns: float) -> Figure:
-    paces = sorted((each.fastest_ns or each.wall_ns) / each.calls for each in undisturbed(slices, probe_ns))
-    best = paces[min(RANK, len(paces)) - 1]
-    median = statistics.median(each.wall_ns / each.calls for each in slices)
+def _figure(cell: Cell, slices: Sequence[Slice], probe_ns: int) -> Figure:
+    paces = sorted(undisturbed(slices, probe_ns))
+    best = statistics.fmean(paces[: -(-len(paces) // FASTEST)])
+    median = statistics.median(each.pace for each in slices)
     bytes_ = cell.block_size * 1e9
     return Figure(cell=cell, best=bytes_ / min(best, median), median=bytes_ / median)
 
 
-def undisturbed(slices: Sequence[Slice], probe_ns: float) -> Sequence[Slice]:
-    """Return the slices around which probes took hardly longer than `probe_ns`; all if there are too few of them."""
-    found = [each for each in slices if each.probe_ns <= UNDISTURBED * probe_ns]
-    return found if len(found) >= ENOUGH else slices
+def undisturbed(slices: Sequence[Slice], probe_ns: int) -> list[float]:
+    """Return nanoseconds a call of the parts around which probes took hardly longer than `probe_ns`.
+
+    Of all parts, if those are too few.
+    """
+    parts = [part for each in slices for part in each.parts]
+    found = [pace for pace, probe in parts if probe <= UNDISTURBED * probe_ns]
+    return found if len(found) >= ENOUGH else [pace for pace, _ in parts]
 
 
 def unmasked(

@@ -24,10 +24,10 @@ REPLY_SECONDS = 10.0
 _STDERR_TAIL = 4096
 
 # `-I` keeps the user's PYTHON* settings and the working directory out, but also a source checkout or a --user install,
-# so the package's own parent directory goes in first.
+# so the package's own parent directory goes in first. `-S` saves the search for site packages, which one engine needs.
 _ROOT = str(Path(__file__).resolve().parent.parent)
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from aes_exporter.worker.__main__ import main; main()"
-COMMAND = (sys.executable, "-I", "-c", _BOOT, _ROOT)
+COMMAND = (sys.executable, "-I", "-S", "-c", _BOOT, _ROOT)
 
 _Reply = TypeVar("_Reply")
 

@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+from ctypes import CDLL
 from typing import BinaryIO
 
 from aes_exporter import __version__
@@ -20,8 +21,9 @@ from aes_exporter.worker.chains import Chains
 from aes_exporter.worker.engines import Engine, EngineError, Operation, load
 from aes_exporter.worker.lifeline import die_with_parent
 from aes_exporter.worker.measure import calibrate, take_turn
-from aes_exporter.worker.messages import Hello, Message, Ready, Refusal, Setup, Slices
+from aes_exporter.worker.messages import PARTS, Hello, Message, Ready, Refusal, Setup, Slices
 from aes_exporter.worker.placement import settle
+from aes_exporter.worker.probe import PROBE_NS, Probe
 
 
 class Channel:
@@ -59,7 +61,7 @@ def prove(engine: Engine, cells: tuple[Cell, ...]) -> list[Operation]:
         plaintext, ciphertext = known_answer(cell.algorithm, cell.block_size)
         question, answer = (plaintext, ciphertext) if cell.operation == "encrypt" else (ciphertext, plaintext)
         operations[cell] = engine.operation(cell)
-        if operations[cell].once(question) != answer:
+        if operations[cell].answers(question) != {answer}:
             detail = f"{cell.algorithm} {cell.operation} of {cell.block_size} bytes gave wrong bytes"
             raise EngineError(Reason.WRONG_ANSWER, detail)
     return [operations[cell] for cell in cells]
@@ -68,28 +70,30 @@ def prove(engine: Engine, cells: tuple[Cell, ...]) -> list[Operation]:
 def serve(channel: Channel, setup: Setup) -> None:
     """Answer a Setup and then every Turn. Raises EngineError."""
     cpu, notes = settle(setup.cpu, setup.nice)
-    engine = load(setup.engine, setup.libcrypto)
+    library = _compiled()
+    engine = load(setup.engine, setup.libcrypto, Probe(library))
     operations = prove(engine, setup.cells)
-    calls = [calibrate(operation, setup.slice_ns) for operation in operations]
-    chains = _chains()
+    timed_ns = setup.slice_ns - (PARTS + 1) * PROBE_NS
+    calls = [_calls(operation, timed_ns) for operation in operations]
+    chains = Chains(library) if library else None
     names = tuple(chains.units) if chains else ()
     channel.send(Ready(library=engine.library, capabilities=engine.capabilities, cpu=cpu, notes=notes, chains=names))
     while line := channel.receive():
         turn = messages.turn(line, cells=len(operations), chains=names)
         timed = chains.take(turn.chains) if chains else ()
-        slices = take_turn(operations, calls, turn.first, chains.probe if chains else _no_probe)
+        slices = take_turn(operations, calls, turn.first)
         channel.send(Slices(slices=tuple(slices), chains=timed))
 
 
-def _chains() -> Chains | None:
+def _compiled() -> CDLL | None:
     try:
-        return Chains(compiled.load())
+        return compiled.load()
     except EngineError:
-        return None  # the engine needs it or does not; the chains are an extra
+        return None  # the engine needs it or does not; probe and chains are an extra
 
 
-def _no_probe() -> int:
-    return 0
+def _calls(operation: Operation, nanoseconds: int) -> int:
+    return calibrate(lambda calls: calls * operation.slice(0, calls).pace, nanoseconds)
 
 
 def main() -> None:

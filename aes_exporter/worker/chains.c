@@ -157,6 +157,12 @@ static int has_vaes(void)
 
 #ifdef NO_CHAINS
 
+EXPORT int64_t hotloop_probe(int64_t iterations)
+{
+    (void)iterations;
+    return 0;
+}
+
 EXPORT int64_t hotloop_chain_units(int chain_number)
 {
     (void)chain_number;
@@ -173,7 +179,7 @@ EXPORT int hotloop_chain_slice(int chain_number, int64_t warm_up, int64_t calls,
 
 #define ON6(op) op(0) op(1) op(2) op(3) op(4) op(5)
 
-static void issue_chain(int64_t n)
+static __attribute__((noinline)) void issue_chain(int64_t n)
 {
     uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0;
 
@@ -183,7 +189,18 @@ static void issue_chain(int64_t n)
                      : "cc");
 }
 
-/* In the order of worker/chains.py: of one iteration the cycles (clock), AES-128 blocks, or additions (issue). */
+EXPORT int64_t hotloop_probe(int64_t iterations)
+{
+    if (iterations < 1)
+        return 0;
+
+    int64_t start = nanoseconds(CLOCK_MONOTONIC);
+
+    issue_chain(iterations);
+    return nanoseconds(CLOCK_MONOTONIC) - start;
+}
+
+/* In the order of worker/chains.py: of one iteration the cycles (clock) or AES-128 blocks. */
 static const struct {
     chain run;
     int (*available)(void);
@@ -195,10 +212,9 @@ static const struct {
     {decrypt_chain, has_aes, STREAMS},
     {vaes_encrypt_chain, has_vaes, VECTOR_STREAMS},
     {vaes_decrypt_chain, has_vaes, VECTOR_STREAMS},
-    {issue_chain, 0, 60},
 };
 
-/* Returns cycles, blocks or additions of one iteration, 0 if this CPU cannot run the chain. */
+/* Returns cycles or blocks of one iteration, 0 if this CPU cannot run the chain. */
 EXPORT int64_t hotloop_chain_units(int chain_number)
 {
     if (chain_number < 0 || chain_number >= (int)(sizeof CHAINS / sizeof CHAINS[0]))

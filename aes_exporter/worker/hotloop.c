@@ -4,14 +4,13 @@
  * against nothing but the C library: the caller passes the address of EVP_EncryptUpdate or EVP_DecryptUpdate of
  * whatever libcrypto is measured. Both clocks are read here, because a call through ctypes costs about a microsecond.
  *
- * Beside it stand the chains in chains.c, which measure the CPU itself and no library.
+ * Beside it stand the probe and the chains in chains.c, which measure the CPU itself and no library.
  */
 
 #include "hotloop.h"
 
 typedef int (*update_function)(void *context, unsigned char *out, int *written, const unsigned char *in, int length);
 
-#define QUARTERS 4
 #define PAGE 4096
 #define BUFFER_STEP (13 * 64) /* odd numbers of cache lines, so that all lines of a page are visited */
 #define STACK_STEP (3 * 64)
@@ -36,34 +35,33 @@ static __attribute__((noinline)) int64_t repeat(update_function update, void *co
     return failed;
 }
 
-/* One slice: `warm_up` untimed calls, then `calls` timed ones in four quarters, in place below `page`.
+/* One slice: `warm_up` untimed calls, then `calls` timed ones in `parts` parts, in place below `page`.
  *
- * `page` has room for a page and `length` bytes; each quarter has the next placement, from `placement` on.
+ * `page` has room for a page and `length` bytes; each part has the next placement, from `placement` on.
  * The initialisation vector chains from call to call, as EVP does by itself; calls with a fixed vector could overlap.
- * elapsed[0] is wall time and elapsed[1] this thread's CPU time, both in nanoseconds; the CPU clock is read outside the
- * wall clock, since reading it is a system call. elapsed[2] is what the slice would have taken at the pace of its fastest
- * quarter. Returns the number of failed calls, -1 if a clock cannot be read.
+ * Around the parts the core is probed with `probe` iterations. All of this takes elapsed[0] of wall time and elapsed[1] of
+ * this thread's CPU time, the CPU clock being read outside the wall clock, since reading it is a system call; `timings` has
+ * room for a probe, a part, a probe, ..., the last part, a probe. All are nanoseconds. Returns the number of failed calls,
+ * -1 if a clock cannot be read.
  */
 EXPORT int64_t hotloop_slice(update_function update, void *context, unsigned char *page, int length, int64_t placement,
-                             int64_t warm_up, int64_t calls, int64_t elapsed[3])
+                             int64_t warm_up, int64_t calls, int64_t parts, int64_t probe, int64_t elapsed[2],
+                             int64_t *timings)
 {
-    int64_t failed = repeat(update, context, page, length, placement, warm_up), fastest = INT64_MAX;
+    int64_t failed = repeat(update, context, page, length, placement, warm_up);
     struct stopwatch watch = start_stopwatch();
-    int64_t before = watch.wall;
 
-    for (int64_t quarter = 0; quarter < QUARTERS; quarter++) {
-        int64_t share = (calls + QUARTERS - 1 - quarter) / QUARTERS; /* the first ones get what is left over */
+    *timings++ = hotloop_probe(probe);
+    for (int64_t part = 0; part < parts; part++) {
+        int64_t share = (calls + parts - 1 - part) / parts; /* the first ones get what is left over */
+        int64_t start = nanoseconds(CLOCK_MONOTONIC);
 
-        if (share == 0)
-            continue;
-        failed += repeat(update, context, page, length, placement + quarter, share);
+        failed += repeat(update, context, page, length, placement + part, share);
 
-        int64_t now = nanoseconds(CLOCK_MONOTONIC);
-        int64_t pace = (now - before) * calls / share;
+        int64_t taken = nanoseconds(CLOCK_MONOTONIC) - start;
 
-        fastest = pace < fastest ? pace : fastest;
-        before = now;
+        *timings++ = taken > 0 ? taken : 1; /* some clocks are coarse */
+        *timings++ = hotloop_probe(probe);
     }
-    elapsed[2] = fastest;
     return stop_stopwatch(&watch, elapsed) == 0 ? failed : -1;
 }

@@ -1,4 +1,4 @@
-/* What hotloop.c and chains.c share: what a shared object exports, and how a slice is timed. */
+/* What hotloop.c and chains.c share: what a shared object exports, how a slice is timed, and the probe. */
 
 #ifndef AES_EXPORTER_HOTLOOP_H
 #define AES_EXPORTER_HOTLOOP_H
@@ -53,5 +53,8 @@ static inline int stop_stopwatch(const struct stopwatch *watch, int64_t elapsed[
     elapsed[1] = cpu - watch->cpu;
     return 0;
 }
+
+/* Returns how many nanoseconds so many iterations of the issue chain take now, 0 for none or where there is no such chain. */
+EXPORT int64_t hotloop_probe(int64_t iterations);
 
 #endif

@@ -1,9 +1,8 @@
-"""Calibrate a cell and take its slices. Pure: an Operation does the calls and reads the clocks."""
+"""Calibrate bursts and take the slices of a turn. Pure: others do the calls and read the clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from aes_exporter.worker.engines import Operation
 from aes_exporter.worker.messages import Slice
@@ -12,32 +11,23 @@ WARM_UP_SHARE = 32
 """One in 32 of a slice's calls precede it untimed, to bring code and buffer back into the caches."""
 
 
-def calibrate(operation: Operation, slice_ns: int) -> int:
-    """Return how many calls take about `slice_ns` nanoseconds, at least one.
+def calibrate(timed: Callable[[int], float], nanoseconds: float) -> int:
+    """Return how many calls take about so many nanoseconds, at least one; `timed` makes some and says how long it took.
 
-    The number doubles until a burst takes an eighth of a slice, long enough for the clock; the shortest of three such
+    The number doubles until a burst takes an eighth of that, long enough for the clock; the shortest of three such
     bursts then decides, since a disturbed one would make all slices of the cell too short.
     """
     calls = 1
-    while (elapsed := operation.slice(0, calls).wall_ns) < slice_ns / 8:
+    while (elapsed := timed(calls)) < nanoseconds / 8:
         calls *= 2
-    elapsed = min(elapsed, *(operation.slice(0, calls).wall_ns for _ in range(2)))
-    return max(1, round(calls * slice_ns / elapsed))
+    elapsed = min(elapsed, timed(calls), timed(calls))
+    return max(1, round(calls * nanoseconds / elapsed))
 
 
-def take_turn(
-    operations: Sequence[Operation], calls: Sequence[int], first: int, probe: Callable[[], int]
-) -> list[Slice]:
-    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`.
-
-    The core is probed before and after each slice, and the slice bears the longer of the two.
-    """
+def take_turn(operations: Sequence[Operation], calls: Sequence[int], first: int) -> list[Slice]:
+    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`."""
     count = len(operations)
     slices: dict[int, Slice] = {}
-    before = probe()
     for index in ((first + step) % count for step in range(count)):
-        taken = operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])
-        after = probe()
-        slices[index] = replace(taken, probe_ns=max(before, after))
-        before = after
+        slices[index] = operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])
     return [slices[index] for index in range(count)]

@@ -7,14 +7,18 @@ Turn with Slices until its input ends. Decoding is strict: anything but the prom
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell, Library, Reason
 
 MAX_LINE = 1 << 20
 MAX_TEXT = 4096
+
+PARTS = 4
+"""A slice is timed in so many parts."""
 
 
 class MessageError(ValueError):
@@ -75,17 +79,32 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One timed burst: `calls` of the library took `wall_ns`, for `cpu_ns` of which the worker was on a CPU.
+    """One timed burst of `calls` calls of the library.
 
-    `fastest_ns` is what all calls would have taken at the pace of their fastest quarter, 0 where none were timed;
-    `probe_ns` the longer of the probes of the core before and after it (Chains.probe), 0 where there are none.
+    It took `wall_ns`, for `cpu_ns` of which the worker was on a CPU. `timings` are nanoseconds of a probe of the core
+    (probe.py), of the first part of the calls, of a probe, and so on to a last probe; there are none for a slice in one
+    piece.
     """
 
     calls: int
     wall_ns: int
     cpu_ns: int
-    fastest_ns: int = 0
-    probe_ns: int = 0
+    timings: tuple[int, ...] = ()
+
+    @property
+    def pace(self) -> float:
+        """Nanoseconds a call, over all parts."""
+        return (sum(self.timings[1::2]) or self.wall_ns) / self.calls
+
+    @property
+    def parts(self) -> Iterator[tuple[float, int]]:
+        """Of each part the nanoseconds a call, and the longer of the probes around it; 0 if there was none."""
+        if not self.timings:
+            yield self.pace, 0
+            return
+        probes, parts = self.timings[::2], self.timings[1::2]
+        for part, calls in enumerate(shares(self.calls)):
+            yield parts[part] / calls, max(probes[part], probes[part + 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +113,13 @@ class Slices:
 
     slices: tuple[Slice, ...]
     chains: tuple[Slice, ...] = ()
+
+
+@lru_cache(maxsize=128)
+def shares(calls: int) -> tuple[int, ...]:
+    """Return how many of a slice's calls each of its parts makes; with too few calls there are fewer parts."""
+    parts = min(PARTS, calls)
+    return tuple((calls + parts - 1 - part) // parts for part in range(parts))
 
 
 Message = Hello | Setup | Ready | Refusal | Turn | Slices
@@ -107,7 +133,7 @@ def encode(message: Message) -> bytes:
 def _plain(record: Any) -> object:
     """Return what stands for a record in JSON. `asdict` would copy it all: it took longer than a slice of a cell."""
     if isinstance(record, Slice):
-        return record.calls, record.wall_ns, record.cpu_ns, record.fastest_ns, record.probe_ns
+        return record.calls, record.wall_ns, record.cpu_ns, *record.timings
     return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
@@ -190,12 +216,14 @@ def _slices(found: Mapping[str, Any], key: str, count: int) -> tuple[Slice, ...]
 
 
 def _slice(row: object) -> Slice:
-    if not isinstance(row, list) or [type(number) for number in row] != [int] * 5:
-        raise MessageError("a slice that is not five whole numbers")
-    calls, wall_ns, cpu_ns, fastest_ns, probe_ns = row
-    if calls < 1 or wall_ns < 1 or min(cpu_ns, fastest_ns, probe_ns) < 0:
+    if not isinstance(row, list) or not 3 <= len(row) <= 4 + 2 * PARTS or set(map(type, row)) != {int}:
+        raise MessageError("a slice that is not a few whole numbers")
+    calls, wall_ns, cpu_ns, *timings = row
+    if min(calls, wall_ns, *timings[1::2]) < 1 or min((cpu_ns, *timings)) < 0:
         raise MessageError(f"an impossible slice {row}")
-    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, fastest_ns=fastest_ns, probe_ns=probe_ns)
+    if timings and len(timings) != 2 * min(PARTS, calls) + 1:
+        raise MessageError(f"{len(timings)} timings of {calls} calls")
+    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, timings=tuple(timings))
 
 
 def _object(line: bytes) -> Mapping[str, Any]:

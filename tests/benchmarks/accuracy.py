@@ -69,10 +69,13 @@ def bench(prefix: Sequence[str] = ()) -> Bench:
     command = (sys.executable, "-m", "tests.benchmarks.recorded")
     found = json.loads(subprocess.run([*prefix, *command], capture_output=True, check=True).stdout)
     clock = [_slice(*numbers) for numbers in found["clock"]]
+    probes: dict[str, list[int]] = {}
+    for each in found["slices"]:
+        probes.setdefault(each["path"], []).extend(time for numbers in each["taken"] for time in numbers[3::2])
     return Bench(
         samples={
             (each["algorithm"], each["operation"], each["path"], each["block_size"]): Sample(
-                slices=[_slice(*numbers) for numbers in each["taken"]], clock=clock
+                slices=[_slice(*numbers) for numbers in each["taken"]], clock=clock, probe_ns=min(probes[each["path"]])
             )
             for each in found["slices"]
         },
@@ -87,8 +90,8 @@ def bench(prefix: Sequence[str] = ()) -> Bench:
     )
 
 
-def _slice(calls: int, wall_ns: int, cpu_ns: int, fastest_ns: int, probe_ns: int) -> Slice:
-    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, fastest_ns=fastest_ns, probe_ns=probe_ns)
+def _slice(calls: int, wall_ns: int, cpu_ns: int, *timings: int) -> Slice:
+    return Slice(calls=calls, wall_ns=wall_ns, cpu_ns=cpu_ns, timings=timings)
 
 
 def openssl_once(keys: Sequence[Key], prefix: Sequence[str] = ()) -> Throughputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,47 +17,57 @@ Key = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class Sample:
-    """The slices of one cell in every round of a run, and those of the clock chain in the same rounds."""
+    """The slices of one cell in every round of a run, those of the clock chain in the same rounds, and a calm probe.
+
+    `probe_ns` is the shortest probe of the worker.
+    """
 
     slices: Sequence[Slice]
     clock: Sequence[Slice]
-
-    @property
-    def undisturbed(self) -> Sample:
-        """The slices that the exporter takes for undisturbed."""
-        found = verdict.undisturbed(self.slices, min(each.probe_ns for each in self.slices))
-        return Sample(slices=found, clock=self.clock)
+    probe_ns: int
 
     @property
     def times(self) -> list[float]:
-        """Nanoseconds a call of each slice."""
-        return [each.wall_ns / each.calls for each in self.slices]
+        """Nanoseconds a call of each slice, in the order of the rounds."""
+        return [each.pace for each in self.slices]
 
     @property
-    def quarters(self) -> list[float]:
-        """Nanoseconds a call of the fastest quarter of each slice."""
-        return [each.fastest_ns / each.calls for each in self.slices]
+    def parts(self) -> list[float]:
+        """Nanoseconds a call of each part of each slice, sorted."""
+        return sorted(pace for each in self.slices for pace, _ in each.parts)
+
+    @property
+    def undisturbed(self) -> list[float]:
+        """Nanoseconds a call of the parts that the exporter takes for undisturbed, sorted."""
+        return sorted(verdict.undisturbed(self.slices, self.probe_ns))
+
+    @property
+    def of_quiet_rounds(self) -> list[float]:
+        """Nanoseconds a call where the clock chain was within 0.3 % of its best when the round began."""
+        quiet = [time for time, calm in zip(self.times, quiet_rounds(self.clock), strict=True) if calm]
+        return quiet if len(quiet) >= verdict.ENOUGH else self.times
 
 
-def of_quiet_rounds(sample: Sample) -> list[float]:
-    """The clock chain was within 0.3 % of its best when the round began."""
-    quiet = [time for time, calm in zip(sample.times, quiet_rounds(sample.clock), strict=True) if calm]
-    return quiet if len(quiet) >= verdict.ENOUGH else sample.times
+def fastest(share: float, times: Sequence[float]) -> float:
+    """Return the mean of the fastest share of some sorted times."""
+    return statistics.mean(times[: math.ceil(share * len(times))])
 
 
 ESTIMATORS: Mapping[str, Callable[[Sample], float]] = {
-    "fastest quarter of undisturbed slices (taken)": lambda sample: min(sample.undisturbed.quarters),
-    "third of the fastest quarters of undisturbed slices": lambda sample: sorted(sample.undisturbed.quarters)[2],
-    "fastest quarter": lambda sample: min(sample.quarters),
-    "shortest undisturbed slice": lambda sample: min(sample.undisturbed.times),
-    "shortest slice of quiet rounds": lambda sample: min(of_quiet_rounds(sample)),
+    "mean of the fastest eighth of undisturbed parts (taken)": lambda sample: fastest(1 / 8, sample.undisturbed),
+    "... of the fastest sixteenth": lambda sample: fastest(1 / 16, sample.undisturbed),
+    "... of the fastest quarter": lambda sample: fastest(1 / 4, sample.undisturbed),
+    "fastest undisturbed part": lambda sample: sample.undisturbed[0],
+    "third of the undisturbed parts": lambda sample: sample.undisturbed[2],
+    "median of the undisturbed parts": lambda sample: statistics.median(sample.undisturbed),
+    "fastest part": lambda sample: sample.parts[0],
+    "mean of the fastest eighth of all parts": lambda sample: fastest(1 / 8, sample.parts),
     "shortest slice": lambda sample: min(sample.times),
+    "shortest slice of quiet rounds": lambda sample: min(sample.of_quiet_rounds),
     "shortest slice of half the rounds": lambda sample: min(sample.times[::2]),
     "third shortest slice": lambda sample: sorted(sample.times)[2],
-    "mean of the three shortest slices": lambda sample: statistics.mean(sorted(sample.times)[:3]),
-    "fifth percentile": lambda sample: statistics.quantiles(sample.times, n=20)[0],
-    "median of the undisturbed slices": lambda sample: statistics.median(sample.undisturbed.times),
-    "median": lambda sample: statistics.median(sample.times),
+    "fifth percentile of the slices": lambda sample: statistics.quantiles(sample.times, n=20)[0],
+    "median of the slices": lambda sample: statistics.median(sample.times),
 }
 
 

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _numbers(slice_: Slice) -> tuple[int, ...]:
-    return slice_.calls, slice_.wall_ns, slice_.cpu_ns, slice_.fastest_ns, slice_.probe_ns
+    return slice_.calls, slice_.wall_ns, slice_.cpu_ns, *slice_.timings
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from aes_exporter.capabilities import architecture, parse_words
 from aes_exporter.implementation import UNKNOWN, implementation
 from aes_exporter.model import Exemption
 from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell
-from aes_exporter.worker.answers import known_answer
 from aes_exporter.worker.engines.libcrypto import Libcrypto
+from aes_exporter.worker.probe import Probe
 
 MODULE = "tests.benchmarks.which_code"
 ROOT = Path(__file__).parents[2]
@@ -80,10 +80,10 @@ while gdb.selected_inferior().pid:
 
 def call_each_cell(libcrypto: str | None) -> None:
     """Say what the library is, and call it once for each cell: this is the process that gdb looks at."""
-    engine = Libcrypto(libcrypto)
+    engine = Libcrypto(libcrypto, Probe(None))
     print("library", json.dumps([engine.library.name, engine.capabilities]), flush=True)
     for cell in CELLS:
-        engine.operation(cell).once(known_answer(cell.algorithm, cell.block_size)[0])
+        engine.operation(cell).slice(0, 1)
 
 
 def under_gdb(environment: dict[str, str], libcrypto: str | None) -> tuple[str, str, list[Counter[str]]]:

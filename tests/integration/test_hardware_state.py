@@ -153,7 +153,7 @@ def emulated(cpu: str) -> rounds.Start:
 async def emulated_instruction(cpu: str, folder: Path) -> bool | None:
     """Try the instruction on an emulated CPU as the daemon does on the real one; its core file goes to `folder`."""
     process = await asyncio.create_subprocess_exec(
-        *(require("qemu-x86_64-static"), "-cpu", cpu, PYTHON, "-I", "-c", instructions._TRY_AES, str(compiled.FILE)),
+        *(require("qemu-x86_64-static"), "-cpu", cpu, PYTHON, "-I", "-c", instructions._TRY_AES, compiled.FILE),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd=folder,

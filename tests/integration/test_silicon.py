@@ -16,6 +16,7 @@ from aes_exporter.host import instructions
 from aes_exporter.model import Host, Lane, Measurement
 from aes_exporter.worker import compiled
 from aes_exporter.worker.chains import NAMES, Chains
+from aes_exporter.worker.probe import Probe
 from tests.conftest import PACKAGE
 from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, flags
 from tests.tools import require
@@ -28,6 +29,7 @@ PROGRAM = r"""
 
 int64_t hotloop_chain_units(int);
 int hotloop_chain_slice(int, int64_t, int64_t, int64_t *);
+int64_t hotloop_probe(int64_t);
 int hotloop_try_aes(unsigned char *, const unsigned char *);
 
 /* Intel's example of AESENC, least significant byte first. */
@@ -40,8 +42,9 @@ int main(int count, char **arguments)
 {
     int64_t elapsed[2];
 
-    for (int chain = 0; chain < 7; chain++)
+    for (int chain = 0; chain < 6; chain++)
         printf("%d", hotloop_chain_slice(chain, 1, 20, elapsed) == 0 && elapsed[0] > 0 ? 1 : 0);
+    printf("%d", hotloop_probe(1000) > 0 && hotloop_probe(0) == 0);
     if (count > 1 && strcmp(arguments[1], "try") == 0) {
         fflush(stdout);
         printf(" %d ", hotloop_try_aes(state, key));
@@ -94,18 +97,18 @@ int update(void *context, unsigned char *out, int *written, const unsigned char 
 
 
 @pytest.mark.parametrize(("calls", "shares"), [(10, [3, 3, 2, 2]), (2, [1, 1]), (1, [1])])
-def test_each_quarter_of_a_slice_has_another_placement(tmp_path: Path, calls: int, shares: list[int]) -> None:
-    """Buffer and stack move from quarter to quarter within a page, by whole cache lines, and every call is made."""
+def test_each_part_of_a_slice_has_another_placement(tmp_path: Path, calls: int, shares: list[int]) -> None:
+    """Buffer and stack move from part to part within a page, by whole cache lines, and every call is made."""
     (tmp_path / "witness.c").write_text(WITNESS)
     library = str(tmp_path / "witness.so")
     subprocess.run((require("cc"), "-shared", "-fPIC", "-O2", tmp_path / "witness.c", "-o", library), check=True)
     witness = ctypes.CDLL(library)
     room = ctypes.create_string_buffer(16 + 2 * 4096)
     page = ctypes.addressof(room) + -ctypes.addressof(room) % 4096
-    elapsed = (ctypes.c_int64 * 3)()
+    elapsed, timings = (ctypes.c_int64 * 2)(), (ctypes.c_int64 * 10)(*[-1] * 10)
     update = ctypes.cast(witness.update, ctypes.c_void_p)
 
-    failed = compiled.load().hotloop_slice(update, None, page, 16, 1, 0, calls, elapsed)
+    failed = compiled.load().hotloop_slice(update, None, page, 16, 1, 0, calls, len(shares), 10, elapsed, timings)
 
     assert failed == 0
     assert ctypes.c_int.in_dll(witness, "seen").value == calls
@@ -115,19 +118,22 @@ def test_each_quarter_of_a_slice_has_another_placement(tmp_path: Path, calls: in
         assert len(set(addresses)) == len(shares)
         assert all((address - addresses[0]) % 64 == 0 for address in addresses)
     assert all(page <= buffer < page + 4096 for buffer in buffers)
-    assert 0 < elapsed[2] <= elapsed[0]
+    used = 2 * len(shares) + 1
+    assert all(each >= 0 for each in timings[:used])
+    assert list(timings[used:]) == [-1] * (10 - used)
+    assert 0 < sum(timings[:used]) <= elapsed[0]
 
 
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there are chains for x86-64 and aarch64 only")
 def test_the_probe_is_short_and_steady() -> None:
     """A probe takes some microseconds, a fraction of a slice, and undisturbed ones agree to much less than 2 %."""
-    chains = Chains(compiled.load())
+    probe = Probe(compiled.load())
     probes: list[int] = []
 
     deadline = time.monotonic() + 20  # a neighbour may be busy for seconds
-    while sum(probe < 1.01 * min(probes) for probe in probes) < 20:
+    while sum(each < 1.01 * min(probes) for each in probes) < 20:
         assert time.monotonic() < deadline, sorted(probes)[:30]
-        probes += [chains.probe() for _ in range(1000)]
+        probes += [probe() for _ in range(1000)]
 
     assert 1_000 < min(probes) < 20_000
 

@@ -24,7 +24,7 @@ SETUP = Setup(
 )
 HELLO = f'{{"version":"{__version__}"}}'
 READY = '{"library":{"name":"Fake 1","file":"","provider":""},"capabilities":"","cpu":null,"notes":[],"chains":[]}'
-SLICES = '{"slices":[[1,100,90,0,0]],"chains":[]}'
+SLICES = '{"slices":[[1,100,90]],"chains":[]}'
 
 
 def script(body: str) -> tuple[str, ...]:

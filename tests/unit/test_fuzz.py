@@ -170,8 +170,8 @@ def test_maps(tmp_path: Path, maps: bytes) -> None:
     (tmp_path / "maps").write_bytes(maps)
     text = maps.decode(errors="replace")
 
-    assert mapped_file(0x10, tmp_path / "maps") in text
-    assert mapped_library("x", tmp_path / "maps") in text
+    assert mapped_file(0x10, str(tmp_path / "maps")) in text
+    assert mapped_library("x", str(tmp_path / "maps")) in text
 
 
 REGISTRY = CollectorRegistry()

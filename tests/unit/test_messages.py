@@ -20,7 +20,7 @@ SETUP = Setup(version="1.2.3", engine="libcrypto", libcrypto=None, cells=(CELL,)
 READY = Ready(
     library=Library(name="OpenSSL 3.0.19", file="/lib/ä"), capabilities="", cpu=None, notes=("no",), chains=("clock",)
 )
-ONE = Slice(calls=1, wall_ns=2, cpu_ns=0, fastest_ns=1, probe_ns=3)
+ONE = Slice(calls=2, wall_ns=9, cpu_ns=0, timings=(3, 1, 0, 1, 3))
 SLICES = Slices(slices=(ONE,), chains=(ONE,))
 
 
@@ -88,13 +88,18 @@ def altered(message: Message, **changes: Any) -> bytes:
         (b'{"first":0,"chains":["abacus"]}', turn, "no chain abacus on this CPU"),
         (b'{"slices":[]}', slices, "0 slices where 1 were asked for"),
         (altered(SLICES, chains=[]), slices, "0 chains where 1 were asked for"),
-        (altered(SLICES, slices=[{"calls": 1}]), slices, "a slice that is not five whole numbers"),
-        (altered(SLICES, slices=[[1, 1, 0]]), slices, "a slice that is not five whole numbers"),
-        (altered(SLICES, slices=[[1, True, 0, 0, 0]]), slices, "a slice that is not five whole numbers"),
-        (altered(SLICES, slices=[[1, 0, 0, 0, 0]]), slices, "an impossible slice [1, 0, 0, 0, 0]"),
-        (altered(SLICES, slices=[[0, 1, 0, 0, 0]]), slices, "an impossible slice [0, 1, 0, 0, 0]"),
-        (altered(SLICES, slices=[[1, 1, -1, 0, 0]]), slices, "an impossible slice [1, 1, -1, 0, 0]"),
-        (altered(SLICES, slices=[[1, 1, 0, 0, -1]]), slices, "an impossible slice [1, 1, 0, 0, -1]"),
+        (altered(SLICES, slices=[{"calls": 1}]), slices, "a slice that is not a few whole numbers"),
+        (altered(SLICES, slices=[[1, 1]]), slices, "a slice that is not a few whole numbers"),
+        (altered(SLICES, slices=[[1] * 13]), slices, "a slice that is not a few whole numbers"),
+        (altered(SLICES, slices=[[1, True, 0]]), slices, "a slice that is not a few whole numbers"),
+        (altered(SLICES, slices=[[1, 0, 0]]), slices, "an impossible slice [1, 0, 0]"),
+        (altered(SLICES, slices=[[0, 1, 0]]), slices, "an impossible slice [0, 1, 0]"),
+        (altered(SLICES, slices=[[1, 1, -1]]), slices, "an impossible slice [1, 1, -1]"),
+        (altered(SLICES, slices=[[1, 1, 0, 0, 1, -1]]), slices, "an impossible slice [1, 1, 0, 0, 1, -1]"),
+        (altered(SLICES, slices=[[1, 1, 0, 0, 0, 0]]), slices, "an impossible slice [1, 1, 0, 0, 0, 0]"),
+        (altered(SLICES, slices=[[2, 1, 0, 0, 1, 0]]), slices, "3 timings of 2 calls"),
+        (altered(SLICES, slices=[[1, 1, 0, 0, 1]]), slices, "2 timings of 1 calls"),
+        (altered(SLICES, slices=[[9, 1, 0, 0, 1, 0, 1, 0, 1, 0, 1]]), slices, "8 timings of 9 calls"),
     ],
 )
 def test_anything_else_is_refused_in_words(line: bytes, decode: Callable[[bytes], Message], complaint: str) -> None:

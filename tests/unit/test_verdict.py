@@ -57,63 +57,59 @@ def test_words_admit_a_lane_or_say_why_not(
 
 
 def test_best_and_median_are_per_cell() -> None:
-    """The third shortest slice of a cell is its best and the middle one its median, in bytes per second."""
+    """The mean of the shortest eighth of a cell's slices is its best, and the middle one its median."""
     cells = [Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=size) for size in (16, 1024)]
     rounds = [
         (Slice(calls=10, wall_ns=int(1000 * wall), cpu_ns=0), Slice(calls=2, wall_ns=int(500 * wall), cpu_ns=0))
-        for wall in (4, 0.5, 1, 8, 2, 2, 1)
+        for wall in (4, 0.6, 1, 8, 2, 2, 1, 9, 0.4)
     ]
 
     assert verdict.figures(cells, rounds) == (
-        Figure(cell=cells[0], best=160e6, median=80e6),
-        Figure(cell=cells[1], best=4096e6, median=2048e6),
+        Figure(cell=cells[0], best=320e6, median=80e6),
+        Figure(cell=cells[1], best=8192e6, median=2048e6),
     )
 
 
-def figure_of(*slices: tuple[int, int]) -> tuple[float, float]:
-    """Best and median of 16-byte slices in units of 16 MB/s; a slice is its wall time and its probe, in nanoseconds."""
+def figure_of(*slices: tuple[int, ...]) -> tuple[float, float]:
+    """Best and median of 16-byte slices in units of 16 MB/s; a slice is the timings of its one call, in nanoseconds."""
     cell = Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=16)
-    rounds = [(Slice(calls=1, wall_ns=wall_ns, cpu_ns=0, probe_ns=probe_ns),) for wall_ns, probe_ns in slices]
+    rounds = [(Slice(calls=len(timings) // 2, wall_ns=10**6, cpu_ns=0, timings=timings),) for timings in slices]
     (figure,) = verdict.figures([cell], rounds)
     return figure.best / 16e6, figure.median / 16e6
 
 
-def test_the_best_is_that_of_undisturbed_slices() -> None:
-    """Slices beside a busy sibling thread do not count for the best, not even faster ones, but for the median."""
-    quiet, busy = [(100, 5000), (110, 5000), (100, 5099), (120, 5000), (100, 5100)], [(80, 5101), (250, 9000)]
-
-    assert figure_of(*quiet, *busy) == (10.0, 10.0)
-    assert figure_of(*quiet, *([(250, 9000)] * 6)) == (10.0, 4.0)
+QUIET = (5000, 100, 5000)
 
 
-def test_the_best_is_the_fastest_quarter_and_the_median_is_of_whole_slices() -> None:
-    """Where the quarters of a slice were timed, the best is the third of their fastest ones."""
-    cell = Cell(algorithm="aes-128-ecb", operation="encrypt", block_size=16)
-    rounds = [
-        (Slice(calls=2, wall_ns=wall_ns, cpu_ns=0, fastest_ns=wall_ns - 20),) for wall_ns in (90, 100, 95, 120, 200)
-    ]
+def test_the_best_is_that_of_undisturbed_parts() -> None:
+    """Parts beside a busy sibling thread do not count for the best, not even faster ones, but for the median."""
+    doubtful, busy = (5100, 125, 5000), ((5000, 80, 5101), (5101, 80, 5000), (9000, 250, 9000))
 
-    (figure,) = verdict.figures([cell], rounds)
-
-    assert figure.best == pytest.approx(2 * 16e9 / 80)
-    assert figure.median == pytest.approx(2 * 16e9 / 100)
+    assert figure_of(*[QUIET] * 7, doubtful, *busy) == (10.0, 10.0)
+    assert figure_of(*[QUIET] * 8, *[(9000, 250, 9000)] * 9) == (10.0, 4.0)
 
 
-def test_all_slices_count_where_hardly_any_is_undisturbed() -> None:
-    """Four undisturbed slices are chance, and without probes nothing is known: then all of them are looked at."""
-    assert figure_of(*[(100, 5000)] * 4, *[(80, 6000)] * 3) == (12.5, 10.0)
-    assert figure_of(*[(100, 0)] * 6, *[(80, 0)] * 3) == (12.5, 10.0)
+def test_each_part_has_the_probes_around_it() -> None:
+    """Of a slice that a neighbour disturbed in its middle, the parts before and behind that count for the best."""
+    disturbed = (5000, 110, 5000, 50, 7000, 300, 5000, 90, 5000)
+
+    assert figure_of(*[disturbed] * 7) == pytest.approx((1000 / 90, 4000 / 550))
+
+
+def test_all_parts_count_where_hardly_any_is_undisturbed() -> None:
+    """Seven undisturbed parts are chance, and without probes nothing is known: then all of them are looked at."""
+    assert figure_of(*[QUIET] * 7, *[(6000, 80, 6000)] * 3) == (12.5, 10.0)
+    assert figure_of(*[(0, 100, 0)] * 8, *[(0, 80, 0)] * 3) == (12.5, 10.0)
 
 
 def test_the_very_fastest_is_luck() -> None:
-    """Two slices that were faster than the others do not make the best, three do."""
-    assert figure_of(*[(100, 5000)] * 6, *[(80, 5000)] * 2) == (10.0, 10.0)
-    assert figure_of(*[(100, 5000)] * 6, *[(80, 5000)] * 3) == (12.5, 10.0)
+    """The best is the mean of the fastest eighth, to which one much faster part gives an eighth of what it has."""
+    assert figure_of(*[QUIET] * 63, (5000, 60, 5000)) == pytest.approx((1000 / 95, 10.0))
 
 
 def test_a_best_is_never_below_its_median() -> None:
     """Where most slices were disturbed and faster for it, the median is what the host gave at the least."""
-    assert figure_of(*[(100, 5000)] * 5, *[(80, 6000)] * 8) == (12.5, 12.5)
+    assert figure_of(*[QUIET] * 8, *[(6000, 80, 6000)] * 9) == (12.5, 12.5)
 
 
 def measured(*throughputs: tuple[int, float]) -> Measurement:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aes_exporter.vocabulary import Cell, Library, Reason
 from aes_exporter.worker.messages import Slice
+
+if TYPE_CHECKING:
+    from aes_exporter.worker.probe import Probe
 
 
 class EngineError(Exception):
@@ -20,8 +23,8 @@ class EngineError(Exception):
 class Operation(Protocol):
     """One cell set up once, under the key of the known answers and, for CBC, from their initialisation vector on."""
 
-    def once(self, data: bytes) -> bytes:
-        """Return what the library makes of one block of data, in the very call that `slice` times."""
+    def answers(self, data: bytes) -> set[bytes]:
+        """Return what the library's contexts make of one block of data, in the very call that `slice` times."""
 
     def slice(self, warm_up: int, calls: int) -> Slice:
         """Time `calls` library calls after `warm_up` untimed ones. Raises EngineError if one of them failed."""
@@ -42,14 +45,17 @@ class Engine(Protocol):
         """Set a cell up. Raises EngineError."""
 
 
-def load(engine: str, libcrypto: str | None) -> Engine:
-    """Load an engine by name; `libcrypto` is a path or soname, None for the first one found. Raises EngineError."""
+def load(engine: str, libcrypto: str | None, probe: Probe) -> Engine:
+    """Load an engine by name, which probes the core around what it times.
+
+    `libcrypto` is a path or soname, None for the first one found. Raises EngineError.
+    """
     if engine == "libcrypto":
         from aes_exporter.worker.engines.libcrypto import Libcrypto  # noqa: PLC0415 (a worker loads one library only)
 
-        return Libcrypto(libcrypto)
+        return Libcrypto(libcrypto, probe)
     if engine == "cryptography":
         from aes_exporter.worker.engines.pyca import Pyca  # noqa: PLC0415
 
-        return Pyca()
+        return Pyca(probe)
     raise EngineError(Reason.ENGINE_UNAVAILABLE, f"no engine is called {engine}")

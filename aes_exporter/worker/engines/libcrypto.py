@@ -15,20 +15,22 @@ from aes_exporter.worker import compiled
 from aes_exporter.worker.answers import IV, KEY
 from aes_exporter.worker.engines import EngineError
 from aes_exporter.worker.mapped import mapped_file
-from aes_exporter.worker.messages import Slice
+from aes_exporter.worker.messages import PARTS, Slice
+from aes_exporter.worker.probe import Probe
 
 SONAMES = ("libcrypto.so.4", "libcrypto.so.3", "libcrypto.so.1.1")
 
 VERSION, CPU_INFO = 0, 9  # what OpenSSL_version(3) can be asked for
 _PAGE = 4096  # bytes
-_QUARTERS = 4  # of a slice, by hotloop.c
+_CONTEXTS = 5  # of a cell; in 80 rounds of four parts each of them meets each of 64 placements once
 
 
 class Libcrypto:
     """The libcrypto engine: what `openssl speed -evp` measures. Raises EngineError where it cannot be loaded."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, probe: Probe) -> None:
         self._loop = compiled.load().hotloop_slice
+        self._probe = probe.iterations
         self._library = _load_libcrypto(name)
         self._update_address = {
             "encrypt": self._address("EVP_EncryptUpdate"),
@@ -61,7 +63,8 @@ class Libcrypto:
         return text if "cap=" in text else ""
 
     def operation(self, cell: Cell) -> _Operation:
-        return _Operation(self._context(cell), self._update_address[cell.operation], self._loop, cell)
+        contexts = [self._context(cell) for _ in range(_CONTEXTS)]
+        return _Operation(contexts, self._update_address[cell.operation], self._loop, cell, self._probe)
 
     def _context(self, cell: Cell) -> int:
         context = self._new()
@@ -98,37 +101,50 @@ class Libcrypto:
 
 
 class _Operation:
-    """One EVP context and one buffer, updated in place as `openssl speed` does. Lives as long as the worker.
+    """EVP contexts and one buffer, updated in place as `openssl speed` does. They live as long as the worker.
 
-    Each quarter of a slice has another of the placements of buffer and stack, which hotloop.c explains.
+    Where buffer, stack and context lie against each other can cost up to 10 %, and would be chance: slices take the
+    contexts in turn, and each part of a slice has another placement of buffer and stack, which hotloop.c explains.
     """
 
-    def __init__(self, context: int, update: int, loop: Any, cell: Cell) -> None:
+    def __init__(self, contexts: list[int], update: int, loop: Any, cell: Cell, probe: int) -> None:
         self._cell = cell
+        self._contexts = contexts
+        self._update = update
+        self._loop = loop
+        self._probe = probe
         self._storage = ctypes.create_string_buffer(cell.block_size + 2 * _PAGE)
         start = ctypes.addressof(self._storage)
         self._page = start + -start % _PAGE
-        self._placement = 0
-        self._elapsed = (c_int64 * 3)()
-        self._loop = loop
-        self._arguments = (update, context, self._page, cell.block_size)
+        self._turn = 0
+        self._elapsed = (c_int64 * 2)()
+        self._timings = (c_int64 * (2 * PARTS + 1))()
 
-    def once(self, data: bytes) -> bytes:
+    def answers(self, data: bytes) -> set[bytes]:
+        return {self._answer(context, data) for context in self._contexts}
+
+    def _answer(self, context: int, data: bytes) -> bytes:
         ctypes.memmove(self._page, data, len(data))
-        self._repeat(0, 0, 1)
+        self._repeat(context, 0, 0, 1)
         return ctypes.string_at(self._page, len(data))
 
     def slice(self, warm_up: int, calls: int) -> Slice:
-        self._repeat(self._placement, warm_up, calls)
-        self._placement += _QUARTERS
-        wall_ns, cpu_ns, fastest_ns = self._elapsed
-        return Slice(calls=calls, wall_ns=max(1, wall_ns), cpu_ns=max(0, cpu_ns), fastest_ns=max(1, fastest_ns))
+        context = self._contexts[self._turn % len(self._contexts)]
+        parts = self._repeat(context, self._turn * PARTS, warm_up, calls)
+        self._turn += 1
+        wall_ns, cpu_ns = self._elapsed
+        timings = tuple(self._timings[: 2 * parts + 1])
+        return Slice(calls=calls, wall_ns=max(1, wall_ns), cpu_ns=max(0, cpu_ns), timings=timings)
 
-    def _repeat(self, placement: int, warm_up: int, calls: int) -> None:
-        failed = self._loop(*self._arguments, placement, warm_up, calls, self._elapsed)
+    def _repeat(self, context: int, placement: int, warm_up: int, calls: int) -> int:
+        """Make the calls, and return in how many parts."""
+        parts = min(PARTS, calls)
+        where = (self._update, context, self._page, self._cell.block_size, placement)
+        failed = self._loop(*where, warm_up, calls, parts, self._probe, self._elapsed, self._timings)
         if failed:
             problem = "the clocks cannot be read" if failed < 0 else f"{failed} of {warm_up + calls} calls failed"
             raise EngineError(Reason.WRONG_ANSWER, f"{self._cell.algorithm} {self._cell.operation}: {problem}")
+        return parts
 
 
 def library_name(version: str) -> str:
