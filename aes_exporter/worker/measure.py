@@ -24,9 +24,18 @@ def calibrate(timed: Callable[[int], float], nanoseconds: float) -> int:
     return max(1, round(calls * nanoseconds / elapsed))
 
 
+LEAD_IN_SHARE = 8
+"""A turn begins with one in 8 of the calls of the cell before the first, which do not count."""
+
+
 def take_turn(operations: Sequence[Operation], calls: Sequence[int], first: int) -> list[Slice]:
-    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`."""
+    """Return one slice of each operation, measured from index `first` on and around, in the order of `operations`.
+
+    The lead-in has the first slice follow the same cell as in all other turns. What the branch predictors know when a
+    slice begins can decide its pace: straight after the pause, calls of 16 bytes were up to 4 % faster than ever else.
+    """
     count = len(operations)
+    operations[first - 1].slice(0, -(-calls[first - 1] // LEAD_IN_SHARE))
     slices: dict[int, Slice] = {}
     for index in ((first + step) % count for step in range(count)):
         slices[index] = operations[index].slice(-(-calls[index] // WARM_UP_SHARE), calls[index])

@@ -54,13 +54,13 @@ def test_one_disturbed_burst_does_not_shorten_the_slices() -> None:
 
 
 def test_a_turn_rotates_and_keeps_its_order() -> None:
-    """A turn starts with the cell it is told, goes around, and answers in the order of the cells."""
+    """A turn starts with the cell it is told, led in by the one before, and answers in the order of the cells."""
     journal: list[object] = []
     operations = [Scripted(100 * (index + 1), journal=journal) for index in range(3)]
 
     slices = take_turn(operations, [80, 40, 8], 1)
 
-    assert journal == [(operations[1], 2, 40), (operations[2], 1, 8), (operations[0], 3, 80)]
+    assert journal == [(operations[0], 0, 10), (operations[1], 2, 40), (operations[2], 1, 8), (operations[0], 3, 80)]
     assert [(each.calls, each.wall_ns) for each in slices] == [(80, 8000), (40, 8000), (8, 2400)]
 
 
@@ -71,4 +71,4 @@ def test_even_one_call_is_warmed_up() -> None:
 
     take_turn([operation], [1], 0)
 
-    assert journal == [(operation, 1, 1)]
+    assert journal == [(operation, 0, 1), (operation, 1, 1)]

@@ -22,7 +22,7 @@ SONAMES = ("libcrypto.so.4", "libcrypto.so.3", "libcrypto.so.1.1")
 
 VERSION, CPU_INFO = 0, 9  # what OpenSSL_version(3) can be asked for
 _PAGE = 4096  # bytes
-_CONTEXTS = 5  # of a cell; in 80 rounds of four parts each of them meets each of 64 placements once
+_CONTEXTS = 5  # of a cell; no divisor of the 64 placements, so that each of them meets all of these
 
 
 class Libcrypto:
