@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import sys
 import time
@@ -97,6 +98,15 @@ async def measure(
         steal_ratio=steal_ratio,
         throttled_periods=throttled_periods,
     )
+
+
+def cell_order(round_: int, cells: int) -> tuple[int, int]:
+    """Return with which cell a round begins and in what steps it goes on, so that none follows the same one each time.
+
+    What ran before a slice can decide its pace: see docs/method.md.
+    """
+    steps = [step for step in range(1, cells + 1) if math.gcd(step, cells) == 1]
+    return (round_ + round_ // cells) % cells, steps[round_ % len(steps)]
 
 
 def _no_progress(_done: int, _planned: int) -> None:
@@ -196,9 +206,9 @@ class _Course:
 
     async def _round(self) -> None:
         """Ask every worker in turn for one slice of each cell, every other round in reverse order."""
-        first = self.rounds % len(self._plan.cells)
+        first, step = cell_order(self.rounds, len(self._plan.cells))
         for runner in self._runners[:: -1 if self.rounds % 2 else 1]:
-            turn = Turn(first=first, chains=tuple(runner.chains))
+            turn = Turn(first=first, step=step, chains=tuple(runner.chains))
             try:
                 reply = await runner.worker.take_turn(turn, cells=len(self._plan.cells))
             except WorkerError as error:

@@ -81,7 +81,7 @@ def serve(channel: Channel, setup: Setup) -> None:
     while line := channel.receive():
         turn = messages.turn(line, cells=len(operations), chains=names)
         timed = chains.take(turn.chains) if chains else ()
-        slices = take_turn(operations, calls, turn.first)
+        slices = take_turn(operations, calls, turn.first, turn.step)
         channel.send(Slices(slices=tuple(slices), chains=timed))
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from math import gcd
 from typing import Any
 
 from aes_exporter.vocabulary import ALGORITHMS, OPERATIONS, Cell, Library, Reason
@@ -71,9 +72,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Measure one slice of each of these chains, then one of each cell, starting with the cell at index `first`."""
+    """Measure one slice of each of these chains, then one of each cell.
+
+    The first cell is that at index `first`, and each next one `step` further on and around; `step` has no divisor in
+    common with the number of cells, so that each has its turn.
+    """
 
     first: int
+    step: int
     chains: tuple[str, ...] = ()
 
 
@@ -176,10 +182,13 @@ def turn(line: bytes, *, cells: int, chains: Collection[str]) -> Turn:
     first = _integer(found, "first")
     if first >= cells:
         raise MessageError(f"no cell {first} among {cells}")
+    step = _integer(found, "step", least=1)
+    if gcd(step, cells) != 1:
+        raise MessageError(f"steps of {step} miss some of {cells} cells")
     names = tuple(_string(name, "chains") for name in _rows(found, "chains"))
     if unknown := set(names) - set(chains):
         raise MessageError(f"no chain {min(unknown):.40} on this CPU")
-    return Turn(first=first, chains=names)
+    return Turn(first=first, step=step, chains=names)
 
 
 def slices(line: bytes, *, cells: int, chains: int) -> Slices | Refusal:

@@ -206,7 +206,7 @@ async def test_a_stray_print_does_not_reach_the_channel(tmp_path: Path, copy_pac
 
     async with workers.start(ENVIRONMENT, command=command) as worker:
         await worker.set_up(SETUP)
-        reply = await worker.take_turn(Turn(first=0), cells=1)
+        reply = await worker.take_turn(Turn(first=0, step=1), cells=1)
 
     (taken,) = reply.slices
     assert len(list(taken.parts)) == 4
@@ -230,7 +230,7 @@ async def test_a_malformed_request_ends_the_worker_with_words() -> None:
     async with workers.start(ENVIRONMENT) as worker:
         await worker.set_up(SETUP)
         with pytest.raises(WorkerError) as failure:
-            await worker.take_turn(Turn(first=99), cells=1)
+            await worker.take_turn(Turn(first=99, step=1), cells=1)
 
     assert failure.value.reason is Reason.CRASH
     assert failure.value.detail == "exit code 1: bad request: no cell 99 among 1"

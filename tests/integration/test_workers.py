@@ -42,7 +42,7 @@ async def converse(body: str, *, reply_seconds: float = 5.0) -> Worker:
     async with workers.start({}, command=script(body), reply_seconds=reply_seconds) as worker:
         await worker.set_up(SETUP)
         for _ in range(2):
-            await worker.take_turn(Turn(first=0), cells=1)
+            await worker.take_turn(Turn(first=0, step=1), cells=1)
     return worker
 
 

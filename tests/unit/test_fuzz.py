@@ -127,7 +127,7 @@ def test_library_names(version: str) -> None:
 def test_requests_with_damage(data: st.DataObject) -> None:
     """A request with a piece replaced, cut out or doubled is understood by the worker or a MessageError."""
     line = data.draw(
-        st.sampled_from([messages.encode(SETUP), messages.encode(messages.Turn(first=3, chains=("clock",)))])
+        st.sampled_from([messages.encode(SETUP), messages.encode(messages.Turn(first=3, step=1, chains=("clock",)))])
     )
     begin = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(begin, len(line)))
@@ -142,7 +142,9 @@ def test_requests_with_damage(data: st.DataObject) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["first", "chains"]), st.integers() | st.lists(st.text(max_size=5)) | st.floats())
+    st.dictionaries(
+        st.sampled_from(["first", "step", "chains"]), st.integers() | st.lists(st.text(max_size=5)) | st.floats()
+    )
 )
 def test_turns(fields: dict[str, object]) -> None:
     """A turn that is taken starts with a cell that there is and asks for chains that there are."""

@@ -58,10 +58,21 @@ def test_a_turn_rotates_and_keeps_its_order() -> None:
     journal: list[object] = []
     operations = [Scripted(100 * (index + 1), journal=journal) for index in range(3)]
 
-    slices = take_turn(operations, [80, 40, 8], 1)
+    slices = take_turn(operations, [80, 40, 8], 1, 1)
 
     assert journal == [(operations[0], 0, 10), (operations[1], 2, 40), (operations[2], 1, 8), (operations[0], 3, 80)]
     assert [(each.calls, each.wall_ns) for each in slices] == [(80, 8000), (40, 8000), (8, 2400)]
+
+
+def test_a_turn_goes_in_steps() -> None:
+    """With steps of three each of eight cells follows another one than with steps of one."""
+    journal: list[object] = []
+    operations = [Scripted(100, journal=journal) for _ in range(8)]
+
+    take_turn(operations, [8] * 8, 2, 3)
+
+    order = [next(index for index, each in enumerate(operations) if each is entry[0]) for entry in journal]  # type: ignore[index]
+    assert order == [7, 2, 5, 0, 3, 6, 1, 4, 7]
 
 
 def test_even_one_call_is_warmed_up() -> None:
@@ -69,6 +80,6 @@ def test_even_one_call_is_warmed_up() -> None:
     journal: list[object] = []
     operation = Scripted(1_000_000, journal=journal)
 
-    take_turn([operation], [1], 0)
+    take_turn([operation], [1], 0, 1)
 
     assert journal == [(operation, 0, 1), (operation, 1, 1)]

@@ -113,6 +113,22 @@ def failing(reason: Reason) -> Callable[[], None]:
     return fail
 
 
+@pytest.mark.parametrize("cells", [1, 2, 6, 24, 25])
+def test_no_cell_always_follows_the_same(cells: int) -> None:
+    """Rounds begin with every cell, each reaches all cells, and in 80 rounds every cell has followed many others."""
+    predecessors: list[set[int]] = [set() for _ in range(cells)]
+    firsts = set()
+    for number in range(80):
+        first, step = rounds.cell_order(number, cells)
+        firsts.add(first)
+        assert {(first + index * step) % cells for index in range(cells)} == set(range(cells))
+        for cell in range(cells):
+            predecessors[cell].add((cell - step) % cells)
+
+    assert firsts == set(range(cells))
+    assert all(len(each) >= cells // 3 for each in predecessors)
+
+
 async def test_workers_alternate_and_cells_rotate() -> None:
     """Every round asks each worker once, the order of workers turns round, and so does the first cell."""
     stage = Stage()
@@ -124,10 +140,10 @@ async def test_workers_alternate_and_cells_rotate() -> None:
         ("software", 0),
         ("software", 1),
         ("hardware", 1),
-        ("hardware", 0),
-        ("software", 0),
-        ("software", 1),
         ("hardware", 1),
+        ("software", 1),
+        ("software", 0),
+        ("hardware", 0),
         ("hardware", 0),
         ("software", 0),
         ("software", 1),

@@ -22,7 +22,7 @@ SONAMES = ("libcrypto.so.4", "libcrypto.so.3", "libcrypto.so.1.1")
 
 VERSION, CPU_INFO = 0, 9  # what OpenSSL_version(3) can be asked for
 _PAGE = 4096  # bytes
-_CONTEXTS = 5  # of a cell; no divisor of the 64 placements, so that each of them meets all of these
+_PLACES = 5  # for context and buffer of a cell; no divisor of 64 placements, so that each of them meets all of these
 
 
 class Libcrypto:
@@ -63,7 +63,7 @@ class Libcrypto:
         return text if "cap=" in text else ""
 
     def operation(self, cell: Cell) -> _Operation:
-        contexts = [self._context(cell) for _ in range(_CONTEXTS)]
+        contexts = [self._context(cell) for _ in range(_PLACES)]
         return _Operation(contexts, self._update_address[cell.operation], self._loop, cell, self._probe)
 
     def _context(self, cell: Cell) -> int:
@@ -101,45 +101,44 @@ class Libcrypto:
 
 
 class _Operation:
-    """EVP contexts and one buffer, updated in place as `openssl speed` does. They live as long as the worker.
+    """EVP contexts, each with a buffer that is updated in place as `openssl speed` does, for the life of the worker.
 
-    Where buffer, stack and context lie against each other can cost up to 10 %, and would be chance: slices take the
-    contexts in turn, and each part of a slice has another placement of buffer and stack, which hotloop.c explains.
+    Where buffer, stack and context lie against each other can cost up to 18 %, and would be chance: slices take
+    contexts and buffers in turn, and each part of a slice has another placement of buffer and stack, see hotloop.c.
     """
 
     def __init__(self, contexts: list[int], update: int, loop: Any, cell: Cell, probe: int) -> None:
         self._cell = cell
-        self._contexts = contexts
+        self._storage = [ctypes.create_string_buffer(cell.block_size + 2 * _PAGE) for _ in contexts]
+        starts = map(ctypes.addressof, self._storage)
+        self._places = [(context, start + -start % _PAGE) for context, start in zip(contexts, starts, strict=True)]
         self._update = update
         self._loop = loop
         self._probe = probe
-        self._storage = ctypes.create_string_buffer(cell.block_size + 2 * _PAGE)
-        start = ctypes.addressof(self._storage)
-        self._page = start + -start % _PAGE
         self._turn = 0
         self._elapsed = (c_int64 * 2)()
         self._timings = (c_int64 * (2 * PARTS + 1))()
 
     def answers(self, data: bytes) -> set[bytes]:
-        return {self._answer(context, data) for context in self._contexts}
+        return {self._answer(context, page, data) for context, page in self._places}
 
-    def _answer(self, context: int, data: bytes) -> bytes:
-        ctypes.memmove(self._page, data, len(data))
-        self._repeat(context, 0, 0, 1)
-        return ctypes.string_at(self._page, len(data))
+    def _answer(self, context: int, page: int, data: bytes) -> bytes:
+        ctypes.memmove(page, data, len(data))
+        self._repeat(context, page, 0, 0, 1)
+        return ctypes.string_at(page, len(data))
 
     def slice(self, warm_up: int, calls: int) -> Slice:
-        context = self._contexts[self._turn % len(self._contexts)]
-        parts = self._repeat(context, self._turn * PARTS, warm_up, calls)
+        context, page = self._places[self._turn % len(self._places)]
+        parts = self._repeat(context, page, self._turn * PARTS, warm_up, calls)
         self._turn += 1
         wall_ns, cpu_ns = self._elapsed
         timings = tuple(self._timings[: 2 * parts + 1])
         return Slice(calls=calls, wall_ns=max(1, wall_ns), cpu_ns=max(0, cpu_ns), timings=timings)
 
-    def _repeat(self, context: int, placement: int, warm_up: int, calls: int) -> int:
+    def _repeat(self, context: int, page: int, placement: int, warm_up: int, calls: int) -> int:
         """Make the calls, and return in how many parts."""
         parts = min(PARTS, calls)
-        where = (self._update, context, self._page, self._cell.block_size, placement)
+        where = (self._update, context, page, self._cell.block_size, placement)
         failed = self._loop(*where, warm_up, calls, parts, self._probe, self._elapsed, self._timings)
         if failed:
             problem = "the clocks cannot be read" if failed < 0 else f"{failed} of {warm_up + calls} calls failed"
