@@ -47,9 +47,16 @@ def is_open(client: socket.socket) -> bool:
 
 
 def seconds_of_a_scrape(subject: Patient) -> float:
-    began = time.perf_counter()
+    """Return how long a scrape takes, without what daemon and client waited for a CPU that others had."""
+    began, waited = time.perf_counter(), seconds_without_cpu(subject)
     assert "aes_throughput_bytes_per_second{" in subject.daemon.metrics()
-    return time.perf_counter() - began
+    return time.perf_counter() - began - (seconds_without_cpu(subject) - waited)
+
+
+def seconds_without_cpu(subject: Patient) -> float:
+    """Return how long daemon and client were ready to run but did not, which is 0 where the kernel does not tell."""
+    tasks = (Path("/proc/self/schedstat"), Path(f"/proc/{subject.daemon.process.pid}/schedstat"))
+    return sum(int(task.read_text().split()[1]) / 1e9 for task in tasks if task.exists())
 
 
 def megabytes(subject: Patient) -> float:
