@@ -18,7 +18,7 @@ class Probe:
 
     def __init__(self, compiled: CDLL | None) -> None:
         self._run = compiled.hotloop_probe if compiled else _none
-        self.iterations = calibrate(self._run, PROBE_NS) if self._run(1) else 0
+        self.iterations = calibrate(self._run, PROBE_NS) if self._run(1000) else 0  # one may be too short for the clock
 
     def __call__(self) -> int:
         """Return how many nanoseconds the additions take now; 0 if there are none."""

@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import Metric
 
 from aes_exporter.notation import Address
 from aes_exporter.server import Server, application, listen
+from aes_exporter.server.turnstile import Turnstile
 
 READY = b"GET /-/ready HTTP/1.1\r\nHost: x\r\n\r\n"
 SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -311,6 +312,27 @@ class TestBursts:
             time.sleep(0.2)
             assert served.scrape() < 0.5  # and not after two seconds
             assert all(sock.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n") for sock in pages)
+
+    def test_who_was_just_answered_has_come_before(
+        self, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A client that asks again at once does not count as one that has just come, but does after a rest."""
+        seen: list[bool] = []
+        wait = Turnstile.wait
+
+        async def recorded(turnstile: Turnstile, *, rested: bool) -> None:
+            seen.append(rested)
+            await wait(turnstile, rested=rested)
+
+        monkeypatch.setattr(Turnstile, "wait", recorded)
+        with serve().connect(READY) as sock:
+            read_ready(sock)
+            sock.sendall(READY)
+            read_ready(sock)
+            time.sleep(1.1)
+            sock.sendall(READY)
+            read_ready(sock)
+        assert seen == [True, False, True]
 
     @pytest.mark.parametrize("scrape", [SCRAPE, OPEN_METRICS % 0], ids=["text", "OpenMetrics"])
     def test_scrapes_are_shared(self, serve: Callable[..., Served], sluggish: Sluggish, scrape: bytes) -> None:

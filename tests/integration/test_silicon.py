@@ -8,14 +8,18 @@ import platform
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aes_exporter import rounds
 from aes_exporter.host import instructions
 from aes_exporter.model import Host, Lane, Measurement
+from aes_exporter.vocabulary import Cell
 from aes_exporter.worker import compiled
+from aes_exporter.worker.answers import known_answer
 from aes_exporter.worker.chains import NAMES, Chains
+from aes_exporter.worker.engines.libcrypto import Libcrypto
 from aes_exporter.worker.probe import Probe
 from tests.conftest import PACKAGE
 from tests.integration.test_real_worker import HARDWARE, MACHINE, PLAN, flags
@@ -122,6 +126,31 @@ def test_each_part_of_a_slice_has_another_placement(tmp_path: Path, calls: int, 
     assert all(each >= 0 for each in timings[:used])
     assert list(timings[used:]) == [-1] * (10 - used)
     assert 0 < sum(timings[:used]) <= elapsed[0]
+
+
+def test_slices_take_contexts_and_buffers_in_turn() -> None:
+    """A cell has five contexts, each with a buffer: all give their answer, and slices move from one to the next."""
+    operation = Libcrypto(None, Probe(None)).operation(
+        Cell(algorithm="aes-128-cbc", operation="encrypt", block_size=64)
+    )
+    calls: list[tuple[int, int, int]] = []
+    loop = operation._loop
+
+    def recorded(*arguments: Any) -> int:
+        calls.append((arguments[1], arguments[2], arguments[4]))
+        return int(loop(*arguments))
+
+    operation._loop = recorded
+    plaintext, ciphertext = known_answer("aes-128-cbc", 64)
+
+    assert operation.answers(plaintext) == {ciphertext}
+    assert len({context for context, _, _ in calls}) == len({page for _, page, _ in calls}) == len(calls) == 5
+    asked = [call[:2] for call in calls]
+    calls.clear()
+    for _ in range(6):
+        operation.slice(1, 8)
+    assert [call[:2] for call in calls] == [*asked, asked[0]]
+    assert [placement for _, _, placement in calls] == [0, 4, 8, 12, 16, 20]
 
 
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there are chains for x86-64 and aarch64 only")
